@@ -1,0 +1,22 @@
+# Everything Kronserve links, found once. Debian 12 names; newer installs that
+# bring CMake packages are taken where they are.
+
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED CONFIG)
+find_package(Protobuf CONFIG QUIET)
+if(NOT Protobuf_FOUND)
+  find_package(Protobuf REQUIRED)
+endif()
+find_package(gRPC REQUIRED CONFIG)
+find_package(Gloo REQUIRED CONFIG)
+find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
+pkg_check_modules(LAPACKE REQUIRED IMPORTED_TARGET lapacke)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(KRONSERVE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+find_package(Python3 REQUIRED COMPONENTS Interpreter)

@@ -1,0 +1,16 @@
+# KRONSERVE_SANITIZE: empty, "address" (with undefined behaviour) or "thread".
+
+set(KRONSERVE_TEST_ENVIRONMENT "")
+if(KRONSERVE_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer
+    -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KRONSERVE_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+  # Debian's gRPC and Abseil are not built for it (see the file).
+  set(KRONSERVE_TEST_ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1 suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.txt")
+elseif(KRONSERVE_SANITIZE)
+  message(FATAL_ERROR
+    "KRONSERVE_SANITIZE is '${KRONSERVE_SANITIZE}': use address or thread")
+endif()
