@@ -33,13 +33,14 @@ absl::Status CheckAddress(const EndpointOptions& options, std::string* host) {
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(options.listen.substr(colon + 1), &port) || port < 0 ||
       port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "listen address '", options.listen, "' is not host:port"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen address '", options.listen, "' is not host:port"));
   }
   *host = options.listen.substr(0, colon);
   if (!options.insecure_bind && !IsLoopback(*host)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "listen address '", options.listen, "' is not a loopback address and "
+        "listen address '", options.listen,
+        "' is not a loopback address and "
         "there is no TLS: use 127.0.0.1, or give --insecure-bind if everyone "
         "who can reach it may use it"));
   }
@@ -62,8 +63,8 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Start(
                            &port);
   // Two processes on one port would share its calls; the second must fail.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             5000);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   for (grpc::Service* service : services) builder.RegisterService(service);

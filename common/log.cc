@@ -45,10 +45,10 @@ void Log(LogLevel level, const std::string& message,
          std::initializer_list<LogField> fields) {
   if (level < minimum) return;
   static constexpr const char* kNames[] = {"DEBUG", "INFO", "WARN", "ERROR"};
-  std::string line = absl::StrCat(
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
-                       absl::UTCTimeZone()),
-      " ", kNames[static_cast<int>(level)], " ");
+  std::string line =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
+                                    absl::UTCTimeZone()),
+                   " ", kNames[static_cast<int>(level)], " ");
   {
     MutexLock lock(&GlobalPrefix().mu);
     absl::StrAppend(&line, GlobalPrefix().text);

@@ -28,8 +28,7 @@ TaskPool::~TaskPool() {
 void TaskPool::Submit(std::function<void()> task, int64_t priority) {
   {
     MutexLock lock(&mu_);
-    queue_.emplace(std::make_pair(priority, next_sequence_++),
-                   std::move(task));
+    queue_.emplace(std::make_pair(priority, next_sequence_++), std::move(task));
   }
   changed_.NotifyOne();
 }

@@ -16,8 +16,8 @@ enum class Fallback { kMatched, kPlain, kSkip };
 // One layer of one step, as all ranks agreed on it.
 struct LayerStep {
   bool preconditioned = false;
-  double inner_product = 0;      // <V, D>, when preconditioned.
-  double gradient_squared = 0;   // <D, D>, when it fell back.
+  double inner_product = 0;     // <V, D>, when preconditioned.
+  double gradient_squared = 0;  // <D, D>, when it fell back.
   // r = |V| / |D| of the last agreed step, when it fell back; see MatchedRatio.
   double matched_ratio = 1;
 };
@@ -27,8 +27,8 @@ struct LayerStep {
 double MatchedRatio(double norm_v, double norm_d, double damping);
 
 struct StepScale {
-  double nu = 1;                       // The KL factor.
-  std::vector<double> layer_scales;    // Per layer: multiply V or D by this.
+  double nu = 1;                     // The KL factor.
+  std::vector<double> layer_scales;  // Per layer: multiply V or D by this.
 };
 
 // Computes nu = min(1, sqrt(kl_clip / |lr^2 sum|)) in layer order, in double,

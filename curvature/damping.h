@@ -13,9 +13,9 @@ namespace kronserve::curvature {
 enum class DampingForm { kFactored, kExact };
 
 struct FactoredDamping {
-  double pi = 1;       // sqrt((tr A / d_in) / (tr G / d_out))
-  double gamma_a = 0;  // pi sqrt(damping), added to the diagonal of A
-  double gamma_g = 0;  // sqrt(damping) / pi, added to the diagonal of G
+  double pi = 1;         // sqrt((tr A / d_in) / (tr G / d_out))
+  double gamma_a = 0;    // pi sqrt(damping), added to the diagonal of A
+  double gamma_g = 0;    // sqrt(damping) / pi, added to the diagonal of G
   bool clipped = false;  // pi was outside [1e-12, 1e12]
 };
 

@@ -35,11 +35,13 @@ struct ConvGeometry {
 
   int64_t out_height() const {
     return (in_height + 2 * padding - dilation * (kernel_height - 1) - 1) /
-               stride + 1;
+               stride +
+           1;
   }
   int64_t out_width() const {
     return (in_width + 2 * padding - dilation * (kernel_width - 1) - 1) /
-               stride + 1;
+               stride +
+           1;
   }
   int64_t patch_size() const {
     return in_channels * kernel_height * kernel_width;

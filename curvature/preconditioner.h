@@ -29,15 +29,15 @@ struct Factorization {
   Method method = Method::kInverse;
   DampingForm form = DampingForm::kFactored;
   Rung rung = Rung::kDirect;
-  double damping = 0;        // Effective: what was really used.
+  double damping = 0;  // Effective: what was really used.
   FactoredDamping split;
   // kInverse: lower Cholesky factors of the damped A and G.
   // kEigen:   eigenvectors in columns.
-  linalg::Matrix<T> a;       // [d_in, d_in]
-  linalg::Matrix<T> g;       // [d_out, d_out]
+  linalg::Matrix<T> a;  // [d_in, d_in]
+  linalg::Matrix<T> g;  // [d_out, d_out]
   // kEigen only: eigenvalues, ascending, those below eps * d * max set to 0.
-  std::vector<T> values_a;   // [d_in]
-  std::vector<T> values_g;   // [d_out]
+  std::vector<T> values_a;  // [d_in]
+  std::vector<T> values_g;  // [d_out]
 };
 
 struct RefreshOptions {

@@ -40,9 +40,8 @@ absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
   if (size == 0 ||
       chunk.offset() != static_cast<uint64_t>(state.received_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "item ", item, ": chunk of ", size, " bytes at offset ",
-        chunk.offset(), ", expected at least 1 byte at offset ",
-        state.received_bytes));
+        "item ", item, ": chunk of ", size, " bytes at offset ", chunk.offset(),
+        ", expected at least 1 byte at offset ", state.received_bytes));
   }
   if (size > state.expected_bytes - state.received_bytes) {
     return absl::InvalidArgumentError(
@@ -51,8 +50,8 @@ absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
   }
   if (state.keep) {
     if (state.values == nullptr) {
-      state.values = std::make_shared<std::vector<float>>(
-          state.expected_bytes / sizeof(float));
+      state.values = std::make_shared<std::vector<float>>(state.expected_bytes /
+                                                          sizeof(float));
     }
     std::memcpy(
         reinterpret_cast<char*>(state.values->data()) + state.received_bytes,
@@ -65,9 +64,8 @@ absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
 absl::Status ChunkAssembler::Complete(int item) const {
   const State& state = items_[item];
   if (state.received_bytes == state.expected_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("got ", state.received_bytes, " bytes, expected ",
-                   state.expected_bytes));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "got ", state.received_bytes, " bytes, expected ", state.expected_bytes));
 }
 
 Tensor ChunkAssembler::Take(int item) {

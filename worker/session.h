@@ -28,24 +28,24 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "curvature/layer_shape.h"
-#include "linalg/matrix_view.h"
 #include "kronserve/v1/job.pb.h"
 #include "kronserve/v1/preconditioner.pb.h"
+#include "linalg/matrix_view.h"
 #include "worker/collective/communicator.h"
 
 namespace kronserve::worker {
 
 struct SessionOptions {
-  std::string scheduler;          // host:port
+  std::string scheduler;  // host:port
   std::string job;
   std::string run_id = "run";
   int64_t restart_count = 0;
   int rank = 0;
   int world_size = 1;
-  std::string node = "node0";     // Ranks with one name share a node.
-  uint64_t incarnation = 0;       // Of this process; 0: drawn at Join().
-  int64_t next_step = 0;          // First step this process would train.
-  std::string device = "auto";    // For local factors: linalg::ResolveDevice.
+  std::string node = "node0";   // Ranks with one name share a node.
+  uint64_t incarnation = 0;     // Of this process; 0: drawn at Join().
+  int64_t next_step = 0;        // First step this process would train.
+  std::string device = "auto";  // For local factors: linalg::ResolveDevice.
   absl::Duration join_timeout = absl::Seconds(60);
   // Equal on all ranks; DefaultJobOptions() where nothing was asked for.
   v1::JobOptions job_options;
@@ -56,10 +56,10 @@ v1::JobOptions DefaultJobOptions();
 
 // What may change from step to step; equal on all ranks.
 struct StepSettings {
-  double lr = 0.1;                          // Enters the KL clip only.
-  std::optional<double> kl_clip = 0.001;    // Absent: no clipping.
+  double lr = 0.1;                        // Enters the KL clip only.
+  std::optional<double> kl_clip = 0.001;  // Absent: no clipping.
   double damping = 0.03;
-  double factor_decay = 0.95;               // Weight on the OLD average.
+  double factor_decay = 0.95;  // Weight on the OLD average.
   // Set when this rank wants the step void (overflow, skipped): no statistics
   // are merged and no layer is preconditioned, on any rank.
   std::string void_reason;
@@ -68,19 +68,19 @@ struct StepSettings {
 struct LayerReport {
   bool preconditioned = false;
   v1::FallbackReason reason = v1::FALLBACK_REASON_UNSPECIFIED;
-  std::string message;     // This rank's words for the reason, if it has any.
-  int64_t version = 0;     // Merged rounds behind the inverse.
-  int64_t age = 0;         // Step minus step of the factors behind it.
+  std::string message;  // This rank's words for the reason, if it has any.
+  int64_t version = 0;  // Merged rounds behind the inverse.
+  int64_t age = 0;      // Step minus step of the factors behind it.
   v1::RefreshRung rung = v1::REFRESH_RUNG_UNSPECIFIED;
 };
 
 struct StepResult {
   bool voided = false;
-  double nu = 1;                       // KL factor of this step.
-  std::vector<LayerReport> layers;     // Same outcomes on every rank.
-  int fallbacks = 0;                   // Layers that were not preconditioned.
-  absl::Duration waited;               // Inside Step() for service and ranks.
-  uint64_t epoch = 0;                  // Assignment used.
+  double nu = 1;                    // KL factor of this step.
+  std::vector<LayerReport> layers;  // Same outcomes on every rank.
+  int fallbacks = 0;                // Layers that were not preconditioned.
+  absl::Duration waited;            // Inside Step() for service and ranks.
+  uint64_t epoch = 0;               // Assignment used.
 };
 
 // One rank's part in one job.

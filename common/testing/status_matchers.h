@@ -31,15 +31,15 @@ MATCHER_P2(StatusIs, code, message,
   const absl::Status& status = GetStatus(arg);
   *result_listener << status.ToString();
   return status.code() == code &&
-         ::testing::ExplainMatchResult(
-             message, std::string(status.message()), result_listener);
+         ::testing::ExplainMatchResult(message, std::string(status.message()),
+                                       result_listener);
 }
 
 }  // namespace kronserve::testing
 
-#define KRONSERVE_ASSERT_OK_AND_ASSIGN(declaration, expression)              \
-  KRONSERVE_ASSERT_OK_AND_ASSIGN_IMPL(                                       \
-      KRONSERVE_TEST_CONCAT(kronserve_result_, __LINE__), declaration,       \
+#define KRONSERVE_ASSERT_OK_AND_ASSIGN(declaration, expression)        \
+  KRONSERVE_ASSERT_OK_AND_ASSIGN_IMPL(                                 \
+      KRONSERVE_TEST_CONCAT(kronserve_result_, __LINE__), declaration, \
       expression)
 #define KRONSERVE_TEST_CONCAT_INNER(a, b) a##b
 #define KRONSERVE_TEST_CONCAT(a, b) KRONSERVE_TEST_CONCAT_INNER(a, b)
