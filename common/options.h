@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,16 @@ namespace kronserve {
 //   OptionSet options("kronserve-server", "Owns layers and preconditions.");
 //   options.Add("listen", &listen, "host:port to serve on; port 0 is any");
 //   options.Add("threads", &threads, "refresh threads", {1, 256});
-//   if (auto exit_code = options.ParseOrExit(argc, argv)) return *exit_code;
+//   int exit_code = 0;
+//   if (options.ParseOrExit(argc, argv, &exit_code)) return exit_code;
 //
-// Words are written with dashes: --round-deadline=1s, or in a file
-// `round-deadline = 1s` ('#' starts a comment). A flag beats the file; a bool
-// may be given bare (--verbose) or as --verbose=false. The builtin options are
-// --config FILE, --print-config, --version, --help.
+// Words are written with dashes: --round-deadline=1s or --round-deadline 1s,
+// or in a file `round-deadline = 1s`. In a file a '#' that starts a line or
+// follows a blank starts a comment, and a value may stand in double quotes with
+// C escapes. A flag beats the file, the last of two equal flags wins, a word
+// may stand once in a file. A bool may be given bare (--verbose) or as
+// --verbose=false. The builtin options are --config FILE, --print-config,
+// --version, --help.
 //
 // Thread safety: none.
 // Lifetime:      the targets outlive the set; they hold the defaults until
@@ -61,14 +66,15 @@ class OptionSet {
   // Sizes are written 4096, 512KiB, 2GiB; must be above zero.
   void AddBytes(const std::string& name, int64_t* target,
                 const std::string& help);
-  // Must be given, by flag or file.
+  // Must be given, by flag or file, and not be empty.
   void Require(const std::string& name);
   // A relation between options, run after parsing: an empty return is fine,
   // anything else is one line of fault.
   void Check(std::function<std::string()> relation);
 
   // Sets the targets from `args` (without the program name) and the file that
-  // --config names.
+  // --config names. A target whose value was refused keeps its default. With
+  // --help or --version nothing is set or checked.
   //
   // Errors:
   //   kInvalidArgument  every fault, one per line: unknown words, values that
@@ -87,28 +93,46 @@ class OptionSet {
   std::string Config() const;
 
  private:
+  // Empty: accepted. Otherwise what is wrong with the value.
+  using Setter = std::function<std::string(const std::string&)>;
   struct Option {
     std::string name;
     std::string help;
-    std::string kind;  // what --help shows after '='
+    std::string kind;           // What --help shows after '='.
+    std::string default_value;  // As text, at the time of Add().
     bool is_bool = false;
     bool required = false;
-    bool given = false;
-    // Empty: accepted. Otherwise what is wrong with the value.
-    std::function<std::string(const std::string&)> set;
+    bool in_file = false;
+    Setter set;
     std::function<std::string()> show;
   };
 
+  // A word of the command line; no value when it stood bare.
+  struct Flag {
+    std::string name;
+    std::optional<std::string> value;
+  };
+
   Option* Find(const std::string& name);
-  void AddOption(Option option);
-  void ReadFile(const std::string& path, std::vector<std::string>* faults);
-  void Set(const std::string& name, const std::string& value,
-           const std::string& where, std::vector<std::string>* faults);
+  // Returns the new option, whose other members the caller may set.
+  Option* AddOption(const std::string& name, const std::string& help,
+                    const std::string& kind, Setter set,
+                    std::function<std::string()> show);
+  std::string UnknownWord(const std::string& name) const;
+  std::vector<Flag> SplitFlags(const std::vector<std::string>& args);
+  // Takes --help, --version, --print-config and --config out of `flags`.
+  void TakeBuiltins(std::vector<Flag>* flags, std::string* config_file);
+  void ReadFile(const std::string& path);
+  void ReadLine(const std::string& line, const std::string& where);
+  void SetFlag(const Flag& flag);
+  void CheckRequired();
 
   std::string program_;
   std::string purpose_;
   std::vector<Option> options_;
   std::vector<std::function<std::string()>> relations_;
+  // Collected by Parse(), one line each.
+  std::vector<std::string> faults_;
   bool want_help_ = false;
   bool want_version_ = false;
   bool want_config_ = false;
