@@ -64,8 +64,12 @@ class OptionsTest : public ::testing::Test {
     return absl::StrSplit(std::string(status.message()), '\n');
   }
 
+  ~OptionsTest() override {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+
   std::string WriteFile(const std::string& text) {
-    const std::string path =
+    path_ =
         absl::StrCat(::testing::TempDir(), "/options_test.", getpid(), ".conf");
     std::ofstream(path_) << text;
     return path_;
