@@ -1,5 +1,6 @@
 #include "common/grpc_server.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -15,7 +16,11 @@ namespace kronserve {
 namespace {
 
 bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+  if (host == "localhost" || host == "[::1]") return true;
+  // 127.0.0.0/8 as numbers: the name 127.example.com may be anywhere.
+  in_addr address;
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> 24 == 127;
 }
 
 void EnablePlugins() {

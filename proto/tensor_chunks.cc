@@ -31,8 +31,8 @@ absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
   const int item = chunk.item();
   if (item < current_ || item >= static_cast<int>(items_.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("chunk of item ", item, ", expected one from ", current_,
-                     " to ", items_.size(), " - 1"));
+        absl::StrCat("chunk of item ", item, ", expected an item at or after ",
+                     current_, " of the ", items_.size(), " in the header"));
   }
   current_ = item;
   State& state = items_[item];
