@@ -1,0 +1,80 @@
+// Which server owns which layer.
+//
+// Layer: placement. May include common/ and proto/.
+// Longest processing time first, by predicted seconds, under memory limits:
+// within 4/3 of the best possible on equal servers (Graham, 1969). What has an
+// owner keeps it, so a lost server moves only its own layers.
+
+#ifndef KRONSERVE_PLACEMENT_PLACEMENT_H_
+#define KRONSERVE_PLACEMENT_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "placement/cost_curve.h"
+
+namespace kronserve::placement {
+
+// Index of an owner: no server.
+inline constexpr int kNoServer = -1;
+
+struct PlacedLayer {
+  std::string name;
+  RefreshWork work;
+  // Held as long as the layer is there.
+  int64_t bytes = 0;
+  // Scratch of a refresh; a server needs that of its largest layer.
+  int64_t workspace_bytes = 0;
+  // Index of the server that has it already, or kNoServer: to be placed.
+  int owner = kNoServer;
+};
+
+struct PlacementServer {
+  std::string name;
+  CostCurve curve;
+  // Without the layers of this problem, also those it has already.
+  int64_t free_bytes = 0;
+  double load_seconds = 0;
+  // False: it keeps what it has and gets nothing new.
+  bool accepts_more = true;
+};
+
+struct PlacementProblem {
+  std::vector<PlacedLayer> layers;
+  std::vector<PlacementServer> servers;
+  // Taken on every server that owns at least one of the layers.
+  int64_t fixed_bytes = 0;
+  // A layer that fits nowhere is left out instead of refusing them all.
+  bool partial = false;
+};
+
+struct Placement {
+  // [layers]: index of the owner; kNoServer only when `partial`.
+  std::vector<int> owners;
+  // [servers]: load_seconds and the layers it owns now.
+  std::vector<double> load_seconds;
+};
+
+// Costliest layer first (by its mean over the servers; ties: lowest index), to
+// the server that would finish first (ties: lowest index) among those with
+// room. If that leaves a layer out, again by bytes, largest first, to the
+// server with the least room that is enough: memory goes before balance.
+//
+// Errors:
+//   kInvalidArgument    an owner is not an index of a server.
+//   kUnavailable        there is a layer to place and no server that accepts.
+//   kResourceExhausted  a layer fits nowhere; the message names it, the bytes
+//                       it needs, and what each server has free.
+absl::StatusOr<Placement> Place(const PlacementProblem& problem);
+
+// No placement of `works` can be better than this largest load: the dearest
+// item on its best server, or all on their best servers, shared evenly. On
+// equal servers: max(total / servers, largest). 0 without servers.
+double LowerBoundSeconds(const std::vector<RefreshWork>& works,
+                         const std::vector<CostCurve>& servers);
+
+}  // namespace kronserve::placement
+
+#endif  // KRONSERVE_PLACEMENT_PLACEMENT_H_
