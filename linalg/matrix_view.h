@@ -5,6 +5,7 @@
 #ifndef KRONSERVE_LINALG_MATRIX_VIEW_H_
 #define KRONSERVE_LINALG_MATRIX_VIEW_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -48,7 +49,7 @@ struct Matrix {
 
   Matrix() = default;
   Matrix(int64_t rows, int64_t cols)
-      : rows(rows), cols(cols), values(static_cast<size_t>(rows * cols)) {}
+      : rows(rows), cols(cols), values(static_cast<std::size_t>(rows * cols)) {}
 
   T& operator()(int64_t row, int64_t col) { return values[row * cols + col]; }
   const T& operator()(int64_t row, int64_t col) const {
