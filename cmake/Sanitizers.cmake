@@ -5,6 +5,7 @@ if(KRONSERVE_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer
     -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=address,undefined)
+  set(KRONSERVE_TEST_ENVIRONMENT "LSAN_OPTIONS=print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan_suppressions.txt;UBSAN_OPTIONS=print_stacktrace=1")
 elseif(KRONSERVE_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
