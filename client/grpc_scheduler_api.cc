@@ -1,0 +1,76 @@
+#include <grpcpp/client_context.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/scheduler_api.h"
+#include "common/grpc_channel.h"
+#include "common/grpc_status.h"
+#include "kronserve/v1/scheduler.grpc.pb.h"
+
+namespace kronserve::client {
+namespace {
+
+using Stub = v1::Scheduler::Stub;
+
+class GrpcSchedulerApi final : public SchedulerApi {
+ public:
+  explicit GrpcSchedulerApi(const std::string& address)
+      : name_(absl::StrCat("scheduler at ", address)),
+        stub_(v1::Scheduler::NewStub(CreateChannel(address))) {}
+
+  absl::StatusOr<v1::JoinJobResponse> JoinJob(const v1::JoinJobRequest& request,
+                                              absl::Duration timeout) override {
+    return Call<v1::JoinJobResponse>(&Stub::JoinJob, request, timeout);
+  }
+  absl::StatusOr<v1::RankHeartbeatResponse> RankHeartbeat(
+      const v1::RankHeartbeatRequest& request,
+      absl::Duration timeout) override {
+    return Call<v1::RankHeartbeatResponse>(&Stub::RankHeartbeat, request,
+                                           timeout);
+  }
+  absl::StatusOr<v1::FinishJobResponse> FinishJob(
+      const v1::FinishJobRequest& request, absl::Duration timeout) override {
+    return Call<v1::FinishJobResponse>(&Stub::FinishJob, request, timeout);
+  }
+  absl::StatusOr<v1::PutRendezvousResponse> PutRendezvous(
+      const v1::PutRendezvousRequest& request,
+      absl::Duration timeout) override {
+    return Call<v1::PutRendezvousResponse>(&Stub::PutRendezvous, request,
+                                           timeout);
+  }
+  absl::StatusOr<v1::GetRendezvousResponse> GetRendezvous(
+      const v1::GetRendezvousRequest& request,
+      absl::Duration timeout) override {
+    return Call<v1::GetRendezvousResponse>(&Stub::GetRendezvous, request,
+                                           timeout);
+  }
+
+ private:
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(
+      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                   Response*),
+      const Request& request, absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    Response response;
+    const grpc::Status status =
+        (stub_.get()->*method)(&context, request, &response);
+    if (!status.ok()) return FromGrpcStatus(status, name_);
+    return response;
+  }
+
+  const std::string name_;
+  const std::unique_ptr<Stub> stub_;
+};
+
+}  // namespace
+
+std::unique_ptr<SchedulerApi> CreateGrpcSchedulerApi(
+    const std::string& address) {
+  return std::make_unique<GrpcSchedulerApi>(address);
+}
+
+}  // namespace kronserve::client
