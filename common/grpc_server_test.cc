@@ -45,8 +45,9 @@ absl::StatusOr<std::string> CheckHealth(
   request = grpc::ByteBuffer(&empty, 1);
   std::promise<grpc::Status> done;
   stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::StubOptions(),
-                 &request, &response,
-                 [&done](grpc::Status status) { done.set_value(status); });
+                 &request, &response, [&done](const grpc::Status& status) {
+                   done.set_value(status);
+                 });
   const grpc::Status status = done.get_future().get();
   if (!status.ok()) return FromGrpcStatus(status, "health");
   grpc::Slice slice;

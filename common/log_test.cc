@@ -68,13 +68,12 @@ TEST_F(LogTest, DebugIsWrittenWhenAskedFor) {
 }
 
 TEST_F(LogTest, LinesOfThreadsStayWhole) {
-  const std::string text = Captured([] {
+  const auto log_fifty = [] {
+    for (int k = 0; k < 50; ++k) Log(LogLevel::kInfo, "whole", {{"k", k}});
+  };
+  const std::string text = Captured([&log_fifty] {
     std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i) {
-      threads.emplace_back([] {
-        for (int k = 0; k < 50; ++k) Log(LogLevel::kInfo, "whole", {{"k", k}});
-      });
-    }
+    for (int i = 0; i < 4; ++i) threads.emplace_back(log_fifty);
     for (std::thread& thread : threads) thread.join();
   });
   std::vector<std::string> lines = absl::StrSplit(text, '\n');

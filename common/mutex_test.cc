@@ -13,15 +13,14 @@ TEST(Mutex, KeepsCountersWhole) {
     Mutex mu;
     int count ABSL_GUARDED_BY(mu) = 0;
   } shared;
+  const auto count_thousand = [&shared] {
+    for (int k = 0; k < 1000; ++k) {
+      MutexLock lock(&shared.mu);
+      ++shared.count;
+    }
+  };
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&shared] {
-      for (int k = 0; k < 1000; ++k) {
-        MutexLock lock(&shared.mu);
-        ++shared.count;
-      }
-    });
-  }
+  for (int i = 0; i < 4; ++i) threads.emplace_back(count_thousand);
   for (std::thread& thread : threads) thread.join();
   MutexLock lock(&shared.mu);
   EXPECT_EQ(shared.count, 4000);

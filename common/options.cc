@@ -243,29 +243,24 @@ std::vector<OptionSet::Flag> OptionSet::SplitFlags(
   return flags;
 }
 
-void OptionSet::TakeBuiltins(std::vector<Flag>* flags,
-                             std::string* config_file) {
-  const auto is_builtin = [this, config_file](const Flag& flag) {
-    if (flag.name == kConfig) {
-      *config_file = flag.value.value_or("");
-      if (config_file->empty()) {
-        faults_.push_back("--config: needs the name of a file");
-      }
-      return true;
-    }
-    bool* wanted = flag.name == kHelp          ? &want_help_
-                   : flag.name == kVersion     ? &want_version_
-                   : flag.name == kPrintConfig ? &want_config_
-                                               : nullptr;
-    if (wanted == nullptr) return false;
-    *wanted = true;
-    if (flag.value.has_value()) {
-      faults_.push_back(absl::StrCat("--", flag.name, ": takes no value"));
+bool OptionSet::TakeBuiltin(const Flag& flag, std::string* config_file) {
+  if (flag.name == kConfig) {
+    *config_file = flag.value.value_or("");
+    if (config_file->empty()) {
+      faults_.push_back("--config: needs the name of a file");
     }
     return true;
-  };
-  flags->erase(std::remove_if(flags->begin(), flags->end(), is_builtin),
-               flags->end());
+  }
+  bool* wanted = flag.name == kHelp          ? &want_help_
+                 : flag.name == kVersion     ? &want_version_
+                 : flag.name == kPrintConfig ? &want_config_
+                                             : nullptr;
+  if (wanted == nullptr) return false;
+  *wanted = true;
+  if (flag.value.has_value()) {
+    faults_.push_back(absl::StrCat("--", flag.name, ": takes no value"));
+  }
+  return true;
 }
 
 void OptionSet::ReadFile(const std::string& path) {
@@ -329,9 +324,11 @@ absl::Status OptionSet::Parse(const std::vector<std::string>& args) {
   faults_.clear();
   want_help_ = want_version_ = want_config_ = false;
   for (Option& option : options_) option.in_file = false;
-  std::vector<Flag> flags = SplitFlags(args);
   std::string config_file;
-  TakeBuiltins(&flags, &config_file);
+  std::vector<Flag> flags;
+  for (Flag& flag : SplitFlags(args)) {
+    if (!TakeBuiltin(flag, &config_file)) flags.push_back(std::move(flag));
+  }
   if (want_help_ || want_version_) return absl::OkStatus();
   if (!config_file.empty()) ReadFile(config_file);
   for (const Flag& flag : flags) SetFlag(flag);

@@ -120,8 +120,8 @@ class OptionSet {
                     std::function<std::string()> show);
   std::string UnknownWord(const std::string& name) const;
   std::vector<Flag> SplitFlags(const std::vector<std::string>& args);
-  // Takes --help, --version, --print-config and --config out of `flags`.
-  void TakeBuiltins(std::vector<Flag>* flags, std::string* config_file);
+  // True when `flag` is --help, --version, --print-config or --config.
+  bool TakeBuiltin(const Flag& flag, std::string* config_file);
   void ReadFile(const std::string& path);
   void ReadLine(const std::string& line, const std::string& where);
   void SetFlag(const Flag& flag);

@@ -38,20 +38,19 @@ int64_t TaskPool::queue_depth() const {
   return static_cast<int64_t>(queue_.size());
 }
 
-void TaskPool::Run() {
-  while (true) {
-    std::function<void()> task;
-    {
-      MutexLock lock(&mu_);
-      while (queue_.empty() && !stopping_) {
-        changed_.WaitFor(&mu_, absl::Seconds(60));
-      }
-      if (queue_.empty()) return;
-      task = std::move(queue_.begin()->second);
-      queue_.erase(queue_.begin());
-    }
-    task();
+std::function<void()> TaskPool::Next() {
+  MutexLock lock(&mu_);
+  while (queue_.empty() && !stopping_) {
+    changed_.WaitFor(&mu_, absl::Seconds(60));
   }
+  if (queue_.empty()) return nullptr;
+  std::function<void()> task = std::move(queue_.begin()->second);
+  queue_.erase(queue_.begin());
+  return task;
+}
+
+void TaskPool::Run() {
+  while (std::function<void()> task = Next()) task();
 }
 
 }  // namespace kronserve

@@ -41,6 +41,8 @@ class TaskPool {
   int64_t queue_depth() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // The next task; empty when the pool ends and nothing is queued.
+  std::function<void()> Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
 
   mutable Mutex mu_;
