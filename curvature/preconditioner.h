@@ -29,8 +29,8 @@ struct Factorization {
   Method method = Method::kInverse;
   DampingForm form = DampingForm::kFactored;
   Rung rung = Rung::kDirect;
-  double damping = 0;  // Effective: what was really used.
-  FactoredDamping split;
+  double damping = 0;     // Effective: what was really used.
+  FactoredDamping split;  // Of `damping`; its pi serves any other one too.
   // kInverse: lower Cholesky factors of the damped A and G.
   // kEigen:   eigenvectors in columns.
   linalg::Matrix<T> a;  // [d_in, d_in]
@@ -54,22 +54,27 @@ struct RefreshTools {
   linalg::LinearAlgebra<double>* wide = nullptr;
 };
 
-// Factorises the averages of one layer, climbing the ladder: working
-// precision; double; eigendecomposition in double with negative eigenvalues
-// set to 0 (same damping); damping x 10, at most three times. On the third
-// and fourth rung `method` stays what was asked for.
+// Factorises the averages of one layer, climbing the ladder until a rung gives
+// a factorisation that is finite and reproduces its matrix on a sample vector.
+//   kInverse  working precision; double; eigendecomposition in double with
+//             negative eigenvalues set to 0, damped and factorised as before;
+//             damping x 10, at most three times. A damping of 0 is raised from
+//             eps (tr A / d_in) (tr G / d_out).
+//   kEigen    working precision; double. More damping would change nothing.
+// `method` stays what was asked for on every rung.
 //
 //   average_a, average_g  packed upper triangles; not modified: damping is
 //                         never written into a stored factor.
 //
 // Cost: kInverse (d_in^3 + d_out^3) / 3 flops, kEigen about 9 (d_in^3 +
-// d_out^3).
+// d_out^3). Memory beside the result: one square matrix of the larger side; on
+// lower rungs both sides and one more in double.
 //
 // Errors:
 //   kInvalidArgument     kInverse with kExact, a non-finite or negative
 //                        damping, or sizes that do not fit.
-//   kFailedPrecondition  every rung failed (or the averages hold non-finite
-//                        values); the message tells each rung's error.
+//   kFailedPrecondition  the averages hold non-finite values, or every rung
+//                        failed; the message tells each rung's error.
 template <typename T>
 absl::StatusOr<Factorization<T>> Refresh(RefreshTools<T> tools,
                                          const std::vector<T>& average_a,
@@ -83,11 +88,16 @@ absl::StatusOr<Factorization<T>> Refresh(RefreshTools<T> tools,
 //   damping  used by kEigen (a new value acts at the next answer); kInverse
 //            uses the one in `factorization`.
 //
+// A component whose exact denominator is 0 (damping and eigenvalue both 0)
+// becomes 0.
+//
 // Returns the sum of V * D, in double.
-// Cost: 2 d_in d_out (d_in + d_out) flops; kEigen twice that.
+// Cost: 2 d_in d_out (d_in + d_out) flops; kEigen twice that. Memory: a second
+// matrix like `gradient`.
 //
 // Errors:
-//   kInvalidArgument     the shapes do not fit; `gradient` is unchanged.
+//   kInvalidArgument     the shapes do not fit, or `damping` is negative or not
+//                        finite; `gradient` is unchanged.
 //   kFailedPrecondition  the result is not finite; `gradient` is undefined.
 template <typename T>
 absl::StatusOr<double> Precondition(linalg::LinearAlgebra<T>& tools,
