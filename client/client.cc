@@ -62,6 +62,11 @@ Client::~Client() {
   transport_->Shutdown();
 }
 
+void Client::ReportStep(int64_t step) {
+  MutexLock lock(&mu_);
+  newest_step_ = std::max(newest_step_, step);
+}
+
 StepAnswer Client::RunStep(StepRequest request) {
   StepContext context;
   context.call.set_job(request_.job());
@@ -71,12 +76,11 @@ StepAnswer Client::RunStep(StepRequest request) {
   context.budget = budget_;
   context.routing = &routing_;
   context.suspects = &suspects_;
-  const int64_t step_number = request.step;
+  ReportStep(request.step);
   auto step = std::make_shared<StepCore>(std::move(request), context);
   {
     MutexLock lock(&mu_);
     current_ = step;
-    newest_step_ = std::max(newest_step_, step_number);
   }
   Drive(step, [](StepCore* core, absl::Time now) { return core->Begin(now); });
   while (WaitForStep(step)) {

@@ -60,6 +60,10 @@ class Client {
 
   RendezvousBoard& rendezvous() { return rendezvous_; }
 
+  // What the next heartbeats report as the newest step begun. RunStep() does
+  // it too.
+  void ReportStep(int64_t step) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Takes one step's traffic to the servers. Blocks until every layer has an
   // answer and every owner the commit, at most the job's step budget. A layer
   // that could not be preconditioned is an answer with its reason.
