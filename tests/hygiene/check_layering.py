@@ -35,7 +35,7 @@ LIBRARIES = (
      r"linalg/cpu/.*"),
     ("CUDA", r"(cuda|cublas|cusolver|cusparse).*", r"linalg/cuda/.*"),
     ("NCCL", r"nccl.*", r"worker/collective/nccl/.*"),
-    ("SQLite", r"sqlite3.*", r"scheduler/sqlite/.*"),
+    ("SQLite", r"sqlite3.*", r"scheduler/sqlite/.*|scheduler/.*_test\.cc"),
     ("xxHash", r"xxhash.*", r"common/checksum\.cc"),
     ("Prometheus", r"prometheus/.*", r"common/metrics.*"),
 )
