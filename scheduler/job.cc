@@ -1,0 +1,142 @@
+#include "scheduler/job.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+// "job/NAME" -> JobConfig of a job that lives.
+constexpr char kLivePrefix[] = "job/";
+// "drop/NAME" -> JobConfig with the name, world.version and the servers that
+// still have to drop worlds up to it.
+constexpr char kDropPrefix[] = "drop/";
+// -> JobHeld with the HighWater.
+constexpr char kHighWaterKey[] = "high_water";
+
+StateWrite LiveRecord(const Job& job) {
+  StateWrite write{absl::StrCat(kLivePrefix, job.name), std::nullopt};
+  if (!job.finished && job.has_world()) {
+    write.value = job.config.SerializeAsString();
+  }
+  return write;
+}
+
+StateWrite DropRecord(const Job& job) {
+  StateWrite write{absl::StrCat(kDropPrefix, job.name), std::nullopt};
+  if (job.drops.empty()) return write;
+  v1::JobConfig record;
+  record.set_job(job.name);
+  record.mutable_world()->set_version(
+      static_cast<int64_t>(job.drops.version()));
+  for (const v1::ServerAddress& server : job.drops.servers()) {
+    *record.mutable_assignment()->add_servers() = server;
+  }
+  write.value = record.SerializeAsString();
+  return write;
+}
+
+absl::Status Damaged(const std::string& key, const std::string& why) {
+  return absl::DataLossError(absl::StrCat(
+      "stored record '", key, "' is damaged: ", why,
+      "; start with another state file and let the jobs register again"));
+}
+
+absl::Status RestoreLive(const std::string& key, const v1::JobConfig& config,
+                         absl::Time now, Job* job) {
+  const v1::Assignment& assignment = config.assignment();
+  if (config.world().version() < 1 || config.world().ranks().empty() ||
+      assignment.owners_size() != config.layers_size()) {
+    return Damaged(key,
+                   absl::StrCat("world ", config.world().version(), " with ",
+                                config.world().ranks_size(), " ranks, ",
+                                config.layers_size(), " layers and ",
+                                assignment.owners_size(), " owners"));
+  }
+  job->config = config;
+  job->roster.Restore(config.world(), now);
+  job->was_ready = true;
+  for (const v1::LayerOwner& owner : assignment.owners()) {
+    job->owners.push_back(owner.server());
+    job->needs_plan |= owner.server().empty();
+  }
+  job->placed_in.assign(config.layers_size(), assignment.epoch());
+  job->configures.SetTargets(
+      {assignment.servers().begin(), assignment.servers().end()},
+      assignment.epoch());
+  return absl::OkStatus();
+}
+
+void RestoreDrop(const v1::JobConfig& record, Job* job) {
+  job->drops.SetTargets({record.assignment().servers().begin(),
+                         record.assignment().servers().end()},
+                        static_cast<uint64_t>(record.world().version()));
+  if (job->has_world()) return;
+  job->finished = true;
+  job->config.mutable_world()->set_version(record.world().version());
+}
+
+}  // namespace
+
+void HighWater::Raise(int64_t other_world_version, uint64_t other_epoch) {
+  world_version = std::max(world_version, other_world_version);
+  epoch = std::max(epoch, other_epoch);
+}
+
+int Job::num_ownerless() const {
+  return static_cast<int>(std::count(owners.begin(), owners.end(), ""));
+}
+
+v1::JobState Job::State(absl::Time now) const {
+  if (finished) return v1::JOB_STATE_FINISHED;
+  if (!roster.AnyAlive(now)) return v1::JOB_STATE_IDLE;
+  if (!roster.formed() || !was_ready) return v1::JOB_STATE_JOINING;
+  return v1::JOB_STATE_RUNNING;
+}
+
+WriteBatch SaveJob(const Job& job, const HighWater& high_water, uint64_t term) {
+  v1::JobHeld marks;
+  marks.set_world_version(high_water.world_version);
+  marks.set_epoch(high_water.epoch);
+  return {LiveRecord(job),
+          DropRecord(job),
+          {kHighWaterKey, marks.SerializeAsString()},
+          {kTermKey, absl::StrCat(term)}};
+}
+
+absl::Status RestoreJobs(const StateMap& state, absl::Duration validity,
+                         absl::Time now, JobTable* jobs,
+                         HighWater* high_water) {
+  const auto job_named = [&](const std::string& name) {
+    return &jobs->try_emplace(name, name, validity).first->second;
+  };
+  // Live records first: a drop record beside one belongs to its earlier life.
+  for (const auto& [key, value] : state) {
+    if (!absl::StartsWith(key, kLivePrefix)) continue;
+    v1::JobConfig config;
+    if (!config.ParseFromString(value))
+      return Damaged(key, "it does not parse");
+    KRONSERVE_RETURN_IF_ERROR(
+        RestoreLive(key, config, now, job_named(config.job())));
+  }
+  for (const auto& [key, value] : state) {
+    if (!absl::StartsWith(key, kDropPrefix)) continue;
+    v1::JobConfig record;
+    if (!record.ParseFromString(value))
+      return Damaged(key, "it does not parse");
+    RestoreDrop(record, job_named(record.job()));
+  }
+  const auto found = state.find(kHighWaterKey);
+  if (found == state.end()) return absl::OkStatus();
+  v1::JobHeld marks;
+  if (!marks.ParseFromString(found->second)) {
+    return Damaged(kHighWaterKey, "it does not parse");
+  }
+  high_water->Raise(marks.world_version(), marks.epoch());
+  return absl::OkStatus();
+}
+
+}  // namespace kronserve::scheduler

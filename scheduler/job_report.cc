@@ -1,0 +1,107 @@
+#include "scheduler/job_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "placement/cost_curve.h"
+#include "placement/memory_model.h"
+#include "placement/placement.h"
+#include "scheduler/planner.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+placement::RefreshWork WorkOf(const v1::LayerSpec& layer) {
+  return placement::LayerWork(layer.d_in(), layer.d_out());
+}
+
+// Largest predicted load of the job's layers over its lower bound on the
+// usable servers; 1 without layers or servers.
+double Imbalance(const Job& job, const Membership& membership) {
+  std::vector<placement::CostCurve> curves;
+  for (const auto& [name, member] : membership.members()) {
+    if (member.usable()) curves.push_back(member.curve);
+  }
+  std::vector<placement::RefreshWork> works;
+  for (const v1::LayerSpec& layer : job.config.layers()) {
+    works.push_back(WorkOf(layer));
+  }
+  const double bound = placement::LowerBoundSeconds(works, curves);
+  double largest = 0;
+  for (const auto& [name, use] : UseOfJob(job, membership)) {
+    largest = std::max(largest, use.seconds);
+  }
+  return bound > 0 && largest > 0 ? largest / bound : 1;
+}
+
+}  // namespace
+
+v1::JobStatus DescribeJob(const Job& job, const Membership& membership,
+                          absl::Time now) {
+  v1::JobStatus status;
+  status.set_job(job.name);
+  status.set_state(job.State(now));
+  *status.mutable_world() = job.config.world();
+  status.set_step(job.step);
+  *status.mutable_assignment() = job.config.assignment();
+  *status.mutable_layers() = job.config.layers();
+  status.set_imbalance(Imbalance(job, membership));
+  for (size_t i = 0; i < job.owners.size(); ++i) {
+    const ServerMember* owner = membership.Find(job.owners[i]);
+    const placement::RefreshWork work =
+        WorkOf(job.config.layers(static_cast<int>(i)));
+    status.add_refresh_seconds(
+        owner == nullptr ? 0 : placement::RefreshSeconds(owner->curve, work));
+  }
+  return status;
+}
+
+std::vector<std::string> PlanLines(const v1::JobConfig& config) {
+  std::vector<std::string> lines;
+  const int num_nodes = NumNodes(config.world());
+  const bool inverse = config.options().method() == v1::COMPUTE_METHOD_INVERSE;
+  for (int i = 0; i < config.layers_size(); ++i) {
+    const v1::LayerSpec& layer = config.layers(i);
+    const std::string& owner = config.assignment().owners(i).server();
+    const int64_t bytes = placement::PredictLayerBytes(
+        placement::DescribeLayerMemory(layer, config.options(), num_nodes));
+    lines.push_back(absl::StrCat(
+        "layer '", layer.name(), "': ", inverse ? "inverse" : "eigen", ", [",
+        layer.d_out(), ", ", layer.d_in(), "], ", bytes, " bytes ",
+        owner.empty() ? "without an owner"
+                      : absl::StrCat("on server '", owner, "'")));
+  }
+  return lines;
+}
+
+std::vector<std::string> Warnings(const v1::JobConfig& config) {
+  std::vector<std::string> lines;
+  if (config.layers().empty()) return lines;
+  const v1::JobOptions& options = config.options();
+  if (options.factor_init() == v1::FACTOR_INIT_IDENTITY) {
+    lines.push_back(
+        "factor_init identity: the identity fades as factor_decay^k; where "
+        "the factors are small (trace / side below 0.01) it rules for "
+        "hundreds of updates; warm forgets it");
+  }
+  if (options.factor_source() == v1::FACTOR_SOURCE_ONE_RANK) {
+    int64_t largest = 0;
+    for (const v1::LayerSpec& layer : config.layers()) {
+      largest = std::max({largest, layer.d_in(), layer.d_out()});
+    }
+    lines.push_back(absl::StrCat(
+        "factor_source one_rank: a factor averages about (1 + factor_decay) / "
+        "(1 - factor_decay) batches of one rank; keep the rows in them above "
+        "the largest side, ",
+        largest, ", or damping alone holds the update together"));
+  }
+  if (options.inv_update_steps() % options.factor_update_steps() != 0) {
+    lines.push_back(absl::StrCat(
+        "inv_update_steps ", options.inv_update_steps(),
+        " is not a multiple of factor_update_steps ",
+        options.factor_update_steps(), ": some refreshes see no new factors"));
+  }
+  return lines;
+}
+
+}  // namespace kronserve::scheduler

@@ -1,0 +1,175 @@
+#include "scheduler/membership.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "placement/job_validation.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+// How long a dead server is still shown.
+constexpr absl::Duration kShowDead = absl::Hours(1);
+
+bool IsCoefficient(double value) { return std::isfinite(value) && value >= 0; }
+
+absl::Status Validate(const v1::RegisterServerRequest& request) {
+  std::vector<std::string> faults;
+  const size_t name_bytes = request.name().size();
+  if (name_bytes < 1 || name_bytes > placement::kMaxNameBytes) {
+    faults.push_back(absl::StrCat("name has ", name_bytes,
+                                  " bytes, allowed are 1 to ",
+                                  placement::kMaxNameBytes));
+  }
+  const size_t colon = request.address().rfind(':');
+  if (colon == std::string::npos || colon == 0 ||
+      colon + 1 == request.address().size()) {
+    faults.push_back(
+        absl::StrCat("address '", request.address(), "' is not host:port"));
+  }
+  if (request.incarnation() == 0) faults.push_back("incarnation is 0");
+  if (request.memory_bytes() < 1) {
+    faults.push_back(absl::StrCat("memory_bytes is ", request.memory_bytes(),
+                                  ", a server needs memory to own layers"));
+  }
+  const v1::CostCurve& cost = request.cost();
+  if (!IsCoefficient(cost.seconds()) || !IsCoefficient(cost.seconds_per_d2()) ||
+      !IsCoefficient(cost.seconds_per_d3())) {
+    faults.push_back(absl::StrCat(
+        "cost curve (", cost.seconds(), ", ", cost.seconds_per_d2(), ", ",
+        cost.seconds_per_d3(), ") is not finite and at least 0"));
+  }
+  if (faults.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("server '", request.name().substr(0, 64),
+                   "': ", absl::StrJoin(faults, "; ")));
+}
+
+// A server that has not measured itself counts as the published fit.
+placement::CostCurve CurveOf(const v1::CostCurve& cost) {
+  const placement::CostCurve curve{cost.seconds(), cost.seconds_per_d2(),
+                                   cost.seconds_per_d3()};
+  const bool measured =
+      curve.seconds + curve.seconds_per_d2 + curve.seconds_per_d3 > 0;
+  return measured ? curve : placement::CostCurve();
+}
+
+}  // namespace
+
+absl::StatusOr<Membership::Registration> Membership::Register(
+    const v1::RegisterServerRequest& request, absl::Time now) {
+  KRONSERVE_RETURN_IF_ERROR(Validate(request));
+  Registration registration;
+  const auto found = members_.find(request.name());
+  if (found != members_.end()) {
+    const ServerMember& old = found->second;
+    registration.replaced = old.address.incarnation() != request.incarnation();
+    if (registration.replaced && !old.dead &&
+        old.address.address() != request.address()) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "server name '", request.name(), "' is held by a live server at ",
+          old.address.address(), ", last heard ",
+          absl::FormatDuration(now - old.last_heard),
+          " ago: choose another name, or wait until its lease ends in ",
+          absl::FormatDuration(old.lease_end - now)));
+    }
+    registration.is_new = registration.replaced || !old.registered;
+  } else {
+    registration.is_new = true;
+  }
+  ServerMember& member = members_[request.name()];
+  member.address.set_name(request.name());
+  member.address.set_address(request.address());
+  member.address.set_incarnation(request.incarnation());
+  member.registered = true;
+  member.must_register = false;
+  member.dead = false;
+  member.memory_bytes = request.memory_bytes();
+  member.curve = CurveOf(request.cost());
+  if (registration.replaced) member.load.Clear();
+  member.last_heard = now;
+  member.lease_end = now + options_.validity();
+  return registration;
+}
+
+absl::Status Membership::Heartbeat(const v1::ServerHeartbeatRequest& request,
+                                   absl::Time now) {
+  const auto found = members_.find(request.name());
+  if (found == members_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("server '", request.name().substr(0, 64),
+                     "' is not known to this scheduler: register"));
+  }
+  ServerMember& member = found->second;
+  if (member.address.incarnation() != request.incarnation()) {
+    return absl::AbortedError(absl::StrCat(
+        "server name '", request.name(), "' is held by incarnation ",
+        member.address.incarnation(), " at ", member.address.address(),
+        ", not by ", request.incarnation()));
+  }
+  if (!member.registered || member.must_register) {
+    return absl::NotFoundError(
+        absl::StrCat("server '", request.name(), "' has to register again"));
+  }
+  member.load = request.load();
+  member.dead = false;
+  member.last_heard = now;
+  member.lease_end = now + options_.validity();
+  return absl::OkStatus();
+}
+
+void Membership::Expect(const v1::ServerAddress& server, absl::Time now) {
+  ServerMember& member = members_[server.name()];
+  member.address = server;
+  member.last_heard = now;
+  member.lease_end = now + options_.validity();
+}
+
+void Membership::RequireRegistration(const std::string& name) {
+  const auto found = members_.find(name);
+  if (found != members_.end()) found->second.must_register = true;
+}
+
+std::vector<std::string> Membership::Expire(absl::Time now) {
+  std::vector<std::string> died;
+  for (auto it = members_.begin(); it != members_.end();) {
+    ServerMember& member = it->second;
+    if (!member.dead && now >= member.lease_end) {
+      member.dead = true;
+      died.push_back(it->first);
+    }
+    const bool forget = member.dead && now >= member.lease_end + kShowDead;
+    it = forget ? members_.erase(it) : std::next(it);
+  }
+  return died;
+}
+
+void Membership::ExtendLeases(absl::Duration by) {
+  for (auto& [name, member] : members_) member.lease_end += by;
+}
+
+std::vector<std::string> Membership::Awaited() const {
+  std::vector<std::string> names;
+  for (const auto& [name, member] : members_) {
+    if (!member.usable() && !member.dead) names.push_back(name);
+  }
+  return names;
+}
+
+const ServerMember* Membership::Find(const std::string& name) const {
+  const auto found = members_.find(name);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+v1::MemberState Membership::StateOf(const ServerMember& member,
+                                    absl::Time now) const {
+  if (member.dead) return v1::MEMBER_STATE_DEAD;
+  // The half keeps a punctual member from flickering.
+  const bool missed_two = now - member.last_heard > 2.5 * options_.heartbeat;
+  return missed_two || !member.usable() ? v1::MEMBER_STATE_SUSPECT
+                                        : v1::MEMBER_STATE_ALIVE;
+}
+
+}  // namespace kronserve::scheduler

@@ -1,0 +1,432 @@
+// Jobs, worlds and assignments of the scheduler; servers, time and effects are
+// in scheduler_core.cc.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "placement/job_validation.h"
+#include "scheduler/job_report.h"
+#include "scheduler/scheduler_core.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+constexpr int kMaxWorldSize = 65536;
+constexpr size_t kMaxJobs = 1000;
+// Leaves room for margins in 64 bits.
+constexpr int64_t kMaxStep = int64_t{1} << 62;
+
+void RequireName(const char* field, const std::string& value,
+                 std::vector<std::string>* faults) {
+  const int64_t bytes = static_cast<int64_t>(value.size());
+  if (bytes >= 1 && bytes <= placement::kMaxNameBytes) return;
+  faults->push_back(absl::StrCat(field, " has ", bytes,
+                                 " bytes, allowed are 1 to ",
+                                 placement::kMaxNameBytes));
+}
+
+absl::Status ValidateJoin(const v1::JoinJobRequest& request) {
+  std::vector<std::string> faults;
+  RequireName("job", request.job(), &faults);
+  RequireName("run_id", request.run_id(), &faults);
+  RequireName("node", request.node(), &faults);
+  if (request.world_size() < 1 || request.world_size() > kMaxWorldSize) {
+    faults.push_back(absl::StrCat("world_size is ", request.world_size(),
+                                  ", allowed are 1 to ", kMaxWorldSize));
+  }
+  if (request.rank() < 0 || request.rank() >= request.world_size()) {
+    faults.push_back(absl::StrCat("rank ", request.rank(),
+                                  " is not in a world of ",
+                                  request.world_size()));
+  }
+  if (request.incarnation() == 0) faults.push_back("incarnation is 0");
+  if (request.restart_count() < 0) {
+    faults.push_back(
+        absl::StrCat("restart_count is ", request.restart_count()));
+  }
+  if (request.next_step() < 0 || request.next_step() > kMaxStep) {
+    faults.push_back(absl::StrCat("next_step is ", request.next_step()));
+  }
+  const absl::Status job =
+      placement::ValidateJob(request.layers(), request.options());
+  if (!job.ok()) faults.push_back(std::string(job.message()));
+  if (faults.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("job '", request.job().substr(0, 64),
+                   "': ", absl::StrJoin(faults, "; ")));
+}
+
+absl::Status UnknownJob(const std::string& name) {
+  return absl::NotFoundError(absl::StrCat(
+      "job '", name.substr(0, 64), "' is not registered or has finished"));
+}
+
+}  // namespace
+
+Job* SchedulerCore::FindJob(const std::string& name) {
+  const auto found = jobs_.find(name);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+absl::StatusOr<Job*> SchedulerCore::FindOrCreateJob(
+    const v1::JoinJobRequest& request, absl::Time now) {
+  Job* job = FindJob(request.job());
+  if (job != nullptr && !job->finished) {
+    const std::string difference = placement::DescribeDifference(
+        request.layers(), request.options(), job->config.layers(),
+        job->config.options());
+    if (difference.empty()) return job;
+    if (job->roster.AnyAlive(now)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "job '", request.job(), "' lives with another plan: ", difference,
+          "; choose another job name, or finish that job first"));
+    }
+    // Nobody lives in it any more: the name is free, its state goes.
+    EndJob(job);
+  }
+  if (job == nullptr && jobs_.size() >= kMaxJobs) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this scheduler has ", jobs_.size(), " jobs, at most ",
+                     kMaxJobs, " are allowed"));
+  }
+  Deliveries drops;
+  bool durable = true;
+  if (job != nullptr) {
+    drops = job->drops;
+    durable = job->durable;
+    jobs_.erase(request.job());
+  }
+  job =
+      &jobs_
+           .try_emplace(request.job(), request.job(), options_.lease.validity())
+           .first->second;
+  job->drops = drops;
+  job->durable = durable;
+  job->config.set_job(request.job());
+  *job->config.mutable_layers() = request.layers();
+  *job->config.mutable_options() = request.options();
+  job->owners.assign(request.layers_size(), "");
+  job->placed_in.assign(request.layers_size(), 0);
+  return job;
+}
+
+absl::StatusOr<v1::JoinJobResponse> SchedulerCore::JoinJob(
+    const v1::JoinJobRequest& request, absl::Time now) {
+  KRONSERVE_RETURN_IF_ERROR(ValidateJoin(request));
+  KRONSERVE_ASSIGN_OR_RETURN(Job * job, FindOrCreateJob(request, now));
+  const int64_t generation = job->roster.generation();
+  KRONSERVE_RETURN_IF_ERROR(job->roster.Claim(request, now));
+  if (job->roster.generation() != generation) {
+    job->failure = absl::OkStatus();
+    job->was_ready = false;
+    job->refusing.clear();
+    job->board.Clear();
+  }
+  if (!job->failure.ok()) return job->failure;
+  if (!job->roster.formed() && job->roster.complete()) {
+    KRONSERVE_RETURN_IF_ERROR(FormWorld(job));
+  }
+  return AnswerJoin(job);
+}
+
+absl::Status SchedulerCore::FormWorld(Job* job) {
+  const bool any_usable =
+      std::any_of(membership_.members().begin(), membership_.members().end(),
+                  [](const auto& member) { return member.second.usable(); });
+  if (!membership_.Awaited().empty()) return absl::OkStatus();
+  if (!any_usable && !job->owners.empty()) return absl::OkStatus();
+  const v1::World world = job->roster.MakeWorld(
+      std::max(job->world_version(), high_water_.world_version) + 1);
+  absl::StatusOr<std::vector<std::string>> owners =
+      PlanOwners(*job, world, /*partial=*/false, membership_,
+                 UseOfAll(jobs_, membership_, job));
+  if (!owners.ok()) {
+    return absl::Status(
+        owners.status().code(),
+        absl::StrCat("job '", job->name, "': ", owners.status().message()));
+  }
+  *job->config.mutable_world() = world;
+  job->roster.MarkFormed();
+  job->step = -1;
+  job->needs_plan = job->needs_reissue = false;
+  Note(LogLevel::kInfo,
+       absl::StrCat("job '", job->name, "' has world ", world.version(), ": ",
+                    world.ranks_size(), " ranks from step ", world.start_step(),
+                    ", restart ", world.restart_count()));
+  Issue(job, *owners, /*all=*/true, world.start_step());
+  return absl::OkStatus();
+}
+
+std::vector<std::string> SchedulerCore::WaitingFor(const Job& job) const {
+  std::vector<std::string> lines;
+  if (!job.roster.formed()) {
+    lines = job.roster.Missing();
+    const std::vector<std::string> awaited = membership_.Awaited();
+    for (const std::string& name : awaited) {
+      lines.push_back(absl::StrCat("server '", name,
+                                   "' has not registered again since the "
+                                   "scheduler started"));
+    }
+    const bool any_usable =
+        std::any_of(membership_.members().begin(), membership_.members().end(),
+                    [](const auto& member) { return member.second.usable(); });
+    if (!any_usable && awaited.empty() && !job.owners.empty()) {
+      lines.push_back("no preconditioner server is registered");
+    }
+    return lines;
+  }
+  if (job.durable) {
+    lines = job.configures.Unconfirmed("epoch");
+  } else {
+    lines.push_back(absl::StrCat("epoch ", job.epoch(), " is being stored",
+                                 job.save_error.empty() ? "" : ": ",
+                                 job.save_error));
+  }
+  if (!job.was_ready && job.num_ownerless() > 0) {
+    lines.push_back(absl::StrCat(job.num_ownerless(),
+                                 " layers have no owner: no server is left "
+                                 "that has room for them"));
+  }
+  return lines;
+}
+
+absl::StatusOr<v1::JoinJobResponse> SchedulerCore::AnswerJoin(Job* job) {
+  v1::JoinJobResponse response;
+  response.set_term(term_);
+  response.set_heartbeat_ms(
+      absl::ToInt64Milliseconds(options_.lease.heartbeat));
+  response.set_lease_ms(absl::ToInt64Milliseconds(options_.lease.lease));
+  for (std::string& line : WaitingFor(*job)) {
+    response.add_waiting_for(std::move(line));
+  }
+  if (response.waiting_for_size() > 0) {
+    response.set_state(v1::JOIN_STATE_PENDING);
+    return response;
+  }
+  job->was_ready = true;
+  response.set_state(v1::JOIN_STATE_READY);
+  *response.mutable_world() = job->config.world();
+  *response.mutable_assignment() = job->config.assignment();
+  response.set_plan_hash(placement::PlanHash(
+      job->config.layers(), job->config.options(), job->roster.world_size()));
+  for (std::string& line : PlanLines(job->config)) {
+    response.add_plan(std::move(line));
+  }
+  for (std::string& line : Warnings(job->config)) {
+    response.add_warnings(std::move(line));
+  }
+  return response;
+}
+
+absl::StatusOr<Job*> SchedulerCore::FindWorld(const std::string& name,
+                                              int64_t world_version) {
+  Job* job = FindJob(name);
+  if (job == nullptr || job->finished) return UnknownJob(name);
+  if (world_version > job->world_version()) {
+    return absl::NotFoundError(absl::StrCat(
+        "job '", name, "' is known up to world ", job->world_version(),
+        " here, not ", world_version,
+        ": the scheduler lost state; the job goes on, join again at its next "
+        "restart"));
+  }
+  if (world_version < job->world_version() || !job->roster.formed()) {
+    return absl::AbortedError(absl::StrCat(
+        "world ", world_version, " of job '", name, "' was replaced (world ",
+        job->world_version(), ", restart ", job->roster.restart_count(),
+        "): join again"));
+  }
+  return job;
+}
+
+absl::StatusOr<v1::RankHeartbeatResponse> SchedulerCore::RankHeartbeat(
+    const v1::RankHeartbeatRequest& request, absl::Time now) {
+  KRONSERVE_ASSIGN_OR_RETURN(Job * job,
+                             FindWorld(request.job(), request.world_version()));
+  if (request.step() < -1 || request.step() > kMaxStep) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", request.step(), " is out of range"));
+  }
+  KRONSERVE_RETURN_IF_ERROR(
+      job->roster.Renew(request.rank(), request.incarnation(), now));
+  job->step = std::max(job->step, request.step());
+  v1::RankHeartbeatResponse response;
+  response.set_term(term_);
+  if (job->durable && job->epoch() > request.epoch()) {
+    *response.mutable_assignment() = job->config.assignment();
+  }
+  return response;
+}
+
+absl::StatusOr<v1::FinishJobResponse> SchedulerCore::FinishJob(
+    const v1::FinishJobRequest& request, absl::Time) {
+  if (request.world_version() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "world_version is ", request.world_version(), ", it starts at 1"));
+  }
+  Job* job = FindJob(request.job());
+  if (job == nullptr || job->finished) return v1::FinishJobResponse();
+  // A late word from a world that was already replaced ends nothing.
+  const bool newer = request.world_version() > job->world_version();
+  const bool current =
+      request.world_version() == job->world_version() && job->roster.formed();
+  if (!job->has_world() || !(newer || current)) return v1::FinishJobResponse();
+  high_water_.Raise(request.world_version(), 0);
+  EndJob(job);
+  return v1::FinishJobResponse();
+}
+
+absl::StatusOr<v1::PutRendezvousResponse> SchedulerCore::PutRendezvous(
+    const v1::PutRendezvousRequest& request) {
+  KRONSERVE_ASSIGN_OR_RETURN(Job * job,
+                             FindWorld(request.job(), request.world_version()));
+  KRONSERVE_RETURN_IF_ERROR(job->board.Put(request.key(), request.value()));
+  return v1::PutRendezvousResponse();
+}
+
+absl::StatusOr<v1::GetRendezvousResponse> SchedulerCore::GetRendezvous(
+    const v1::GetRendezvousRequest& request) {
+  KRONSERVE_ASSIGN_OR_RETURN(Job * job,
+                             FindWorld(request.job(), request.world_version()));
+  return job->board.Get(request);
+}
+
+void SchedulerCore::FailWorld(Job* job, const absl::Status& failure) {
+  Note(LogLevel::kError, std::string(failure.message()));
+  std::vector<v1::ServerAddress> holders = job->configures.servers();
+  for (const v1::ServerAddress& server : job->drops.servers()) {
+    holders.push_back(server);
+  }
+  high_water_.Raise(job->world_version(), job->epoch());
+  job->drops.SetTargets(holders, static_cast<uint64_t>(job->world_version()));
+  job->configures.SetTargets({}, 0);
+  job->config.clear_world();
+  job->config.clear_assignment();
+  job->owners.assign(job->config.layers_size(), "");
+  job->roster.MarkGathering();
+  job->failure = failure;
+  Save(job);
+}
+
+void SchedulerCore::EndJob(Job* job) {
+  Note(LogLevel::kInfo,
+       absl::StrCat("job '", job->name, "' has ended at step ", job->step));
+  std::vector<v1::ServerAddress> holders = job->configures.servers();
+  for (const v1::ServerAddress& server : job->drops.servers()) {
+    holders.push_back(server);
+  }
+  high_water_.Raise(job->world_version(), job->epoch());
+  job->drops.SetTargets(holders,
+                        std::max(job->drops.version(),
+                                 static_cast<uint64_t>(job->world_version())));
+  job->configures.SetTargets({}, 0);
+  job->config.clear_layers();
+  job->config.clear_options();
+  job->config.clear_assignment();
+  job->owners.clear();
+  job->placed_in.clear();
+  job->board.Clear();
+  job->needs_plan = job->needs_reissue = false;
+  job->finished = true;
+  job->finish_order = ++finished_jobs_;
+  Save(job);
+  // Its memory is free for layers that found no room.
+  WantOwners();
+}
+
+void SchedulerCore::Replan(Job* job) {
+  if (job->finished || !job->has_world()) {
+    job->needs_plan = false;
+    return;
+  }
+  // Both end in another call: a new world plans anew, an awaited server
+  // registers or dies.
+  if (!job->roster.formed() || !membership_.Awaited().empty()) return;
+  const absl::StatusOr<std::vector<std::string>> owners =
+      PlanOwners(*job, job->config.world(), /*partial=*/true, membership_,
+                 UseOfAll(jobs_, membership_, job));
+  job->needs_plan = false;
+  if (!owners.ok()) {
+    Note(LogLevel::kError, absl::StrCat("job '", job->name, "' is not placed: ",
+                                        owners.status().ToString()));
+    return;
+  }
+  const v1::Assignment& issued = job->config.assignment();
+  bool changed = job->needs_reissue;
+  for (size_t i = 0; i < owners->size(); ++i) {
+    changed |= issued.owners(static_cast<int>(i)).server() != (*owners)[i] ||
+               job->owners[i] != (*owners)[i];
+  }
+  if (!changed) return;
+  const int64_t start_step = job->config.world().start_step();
+  const int64_t from_step =
+      job->was_ready ? std::max(job->step, start_step - 1) + kStepMargin
+                     : start_step;
+  Issue(job, *owners, std::exchange(job->needs_reissue, false), from_step);
+}
+
+// Makes the next epoch: layers that had no owner, or `all`, are answered by
+// theirs from `from_step` on.
+void SchedulerCore::Issue(Job* job, const std::vector<std::string>& owners,
+                          bool all, int64_t from_step) {
+  const uint64_t epoch = std::max(job->epoch(), high_water_.epoch) + 1;
+  v1::Assignment assignment;
+  assignment.set_job(job->name);
+  assignment.set_epoch(epoch);
+  assignment.set_term(term_);
+  std::map<std::string, v1::ServerAddress> servers;
+  int moved = 0;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    v1::LayerOwner* owner = assignment.add_owners();
+    owner->set_layer(static_cast<int>(i));
+    owner->set_server(owners[i]);
+    const bool moves = all || job->owners[i].empty();
+    owner->set_from_step(
+        moves
+            ? from_step
+            : job->config.assignment().owners(static_cast<int>(i)).from_step());
+    if (owners[i] != job->owners[i]) {
+      job->placed_in[i] = epoch;
+      ++moved;
+    }
+    if (owners[i].empty()) continue;
+    servers[owners[i]] = membership_.Find(owners[i])->address;
+  }
+  std::vector<v1::ServerAddress> targets;
+  for (const auto& [name, server] : servers) {
+    *assignment.add_servers() = server;
+    targets.push_back(server);
+  }
+  *job->config.mutable_assignment() = std::move(assignment);
+  job->owners = owners;
+  job->configures.SetTargets(targets, epoch);
+  Note(LogLevel::kInfo,
+       absl::StrCat("job '", job->name, "' epoch ", epoch, ": ", moved,
+                    " layers placed, ", job->num_ownerless(),
+                    " without an owner, from step ", from_step));
+  Save(job);
+}
+
+void SchedulerCore::Refused(Job* job, const Pending& pending,
+                            const absl::Status& status) {
+  const std::string& server = pending.server.name();
+  if (!job->was_ready) {
+    FailWorld(job,
+              absl::Status(status.code(),
+                           absl::StrCat("server '", server, "' refused job '",
+                                        job->name, "': ", status.message())));
+    return;
+  }
+  // It keeps what it has confirmed; what it would have got goes elsewhere.
+  job->refusing.insert(server);
+  for (size_t i = 0; i < job->owners.size(); ++i) {
+    if (job->owners[i] != server) continue;
+    if (job->placed_in[i] <= job->configures.Confirmed(server)) continue;
+    job->owners[i].clear();
+    job->needs_plan = true;
+  }
+}
+
+}  // namespace kronserve::scheduler
