@@ -1,0 +1,94 @@
+// The open rounds of one layer, and the order in which they close.
+//
+// Layer: server. May include curvature/, placement/, linalg/, proto/, common/.
+// Source: PROTOCOL.md 3.
+
+#ifndef KRONSERVE_SERVER_LAYER_ROUNDS_H_
+#define KRONSERVE_SERVER_LAYER_ROUNDS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kronserve/v1/preconditioner.pb.h"
+#include "server/round.h"
+#include "server/step_ledger.h"
+
+namespace kronserve::server {
+
+struct RoundRules {
+  // True: at `deadline` after the first arrival what is in and committed is
+  // merged, if it is `min_share` of the contributors. False: never a part.
+  bool partial = false;
+  double min_share = 0.5;
+  absl::Duration deadline = absl::Seconds(1);
+  int max_open = 2;
+  // Close a round once every rank has ended a later step: in a synchronous job
+  // no push of it can still be under way, and waiting for a further round to
+  // push it out would cost each step in between its whole budget.
+  bool close_when_passed = false;
+};
+
+// Thread safety: none.
+// Invariants:    rounds close in step order; closed_through is the newest
+//                closed step and grows within a world.
+//
+//   no round --first arrival--> open --complete, all committed--> merge
+//                                 |---a rank voided the step----> void
+//                                 |---deadline, enough in-------> merge (part)
+//                                 `---deadline, too little; pushed out by a
+//                                     newer round; new world----> drop
+class LayerRounds {
+ public:
+  LayerRounds(const RoundRules& rules, std::vector<int> contributors,
+              int64_t closed_through);
+
+  const std::vector<int>& contributors() const { return contributors_; }
+  bool Expects(int rank) const;
+  int64_t closed_through() const { return closed_through_; }
+  int num_open() const { return static_cast<int>(open_.size()); }
+  // The step of the oldest open round, absent without one.
+  std::optional<int64_t> oldest_open() const;
+  // When Close() has something to do by time alone; InfiniteFuture() if never.
+  absl::Time NextDeadline() const;
+
+  // What this identity sent before, in an open or recently closed round; null
+  // if nothing.
+  const Contribution* Find(int64_t step, int rank, v1::FactorKind kind) const;
+
+  // As Round::CheckSettings(); a round that is not open agrees with anything.
+  absl::Status CheckSettings(int64_t step, double damping,
+                             double factor_decay) const;
+
+  // The round of a step that is not closed; opens it when it is the first.
+  Round& Open(int64_t step, absl::Time now);
+
+  // Remembers an identity of a closed step, so that its repeats are known.
+  void Remember(int64_t step, int rank, v1::FactorKind kind,
+                Contribution contribution);
+
+  // Closes, in step order, every round that may close now.
+  std::vector<ClosedRound> Close(const StepLedger& ledger, absl::Time now);
+
+  // A new world: drops all open rounds and forgets the closed ones.
+  std::vector<ClosedRound> Restart(std::vector<int> contributors,
+                                   int64_t closed_through);
+
+ private:
+  std::optional<CloseAs> Decide(const Round& round, const StepLedger& ledger,
+                                absl::Time now) const;
+  void TrimRecent();
+
+  RoundRules rules_;
+  std::vector<int> contributors_;  // Ascending.
+  int64_t closed_through_;
+  std::map<int64_t, Round> open_;
+  std::map<int64_t, Round> recent_;  // Closed; identities only.
+};
+
+}  // namespace kronserve::server
+
+#endif  // KRONSERVE_SERVER_LAYER_ROUNDS_H_

@@ -1,0 +1,201 @@
+#include "server/scheduler_link.h"
+
+#include <grpcpp/client_context.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/grpc_channel.h"
+#include "common/grpc_status.h"
+#include "common/log.h"
+#include "kronserve/v1/scheduler.grpc.pb.h"
+
+namespace kronserve::server {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(2);
+constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
+constexpr absl::Duration kLongestDelay = absl::Seconds(1);
+constexpr absl::Duration kDefaultPeriod = absl::Seconds(1);
+constexpr absl::Duration kShortestPeriod = absl::Milliseconds(10);
+
+}  // namespace
+
+struct SchedulerLink::Rpc {
+  explicit Rpc(const std::string& address)
+      : channel(CreateChannel(address)),
+        stub(v1::Scheduler::NewStub(channel)) {}
+
+  // Makes one call that Cancel() can end.
+  template <typename Request, typename Response>
+  grpc::Status Call(grpc::Status (v1::Scheduler::Stub::*method)(
+                        grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response* response) {
+    grpc::ClientContext call;
+    call.set_deadline(std::chrono::system_clock::now() +
+                      absl::ToChronoMilliseconds(kCallTimeout));
+    {
+      MutexLock lock(&mu);
+      if (cancelled) return grpc::Status::CANCELLED;
+      current = &call;
+    }
+    const grpc::Status status = (stub.get()->*method)(&call, request, response);
+    MutexLock lock(&mu);
+    current = nullptr;
+    return status;
+  }
+
+  void Cancel() {
+    MutexLock lock(&mu);
+    cancelled = true;
+    if (current != nullptr) current->TryCancel();
+  }
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Scheduler::Stub> stub;
+  Mutex mu;
+  grpc::ClientContext* current ABSL_GUARDED_BY(mu) = nullptr;
+  bool cancelled ABSL_GUARDED_BY(mu) = false;
+};
+
+SchedulerLink::SchedulerLink(LinkOptions options, LinkCallbacks callbacks)
+    : options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      rpc_(std::make_unique<Rpc>(options_.scheduler)),
+      backoff_(kFirstDelay, kLongestDelay, options_.incarnation),
+      heartbeat_period_(kDefaultPeriod) {}
+
+SchedulerLink::~SchedulerLink() { Stop(); }
+
+void SchedulerLink::Start(const std::string& address) {
+  address_ = address;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "scheduler-link");
+    Run();
+  });
+}
+
+void SchedulerLink::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  changed_.NotifyAll();
+  rpc_->Cancel();
+  thread_.join();
+}
+
+void SchedulerLink::HeartbeatSoon() {
+  {
+    MutexLock lock(&mu_);
+    soon_ = true;
+  }
+  changed_.NotifyAll();
+}
+
+bool SchedulerLink::is_registered() const {
+  MutexLock lock(&mu_);
+  return registered_;
+}
+
+void SchedulerLink::Run() {
+  while (true) {
+    const absl::Duration delay = Exchange();
+    WaitFor(delay);
+    MutexLock lock(&mu_);
+    if (stopping_) return;
+  }
+}
+
+void SchedulerLink::WaitFor(absl::Duration delay) {
+  const auto end =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(delay);
+  MutexLock lock(&mu_);
+  while (!stopping_ && !soon_) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left <= left.zero()) break;
+    changed_.WaitFor(&mu_, absl::FromChrono(left));
+  }
+  soon_ = false;
+}
+
+absl::Duration SchedulerLink::Exchange() {
+  const bool registering = !is_registered();
+  const absl::Status status = registering ? Register() : Heartbeat();
+  Report(status);
+  if (!status.ok()) {
+    const bool unknown = absl::IsNotFound(status) || absl::IsAborted(status);
+    if (!registering && unknown) {
+      MutexLock lock(&mu_);
+      registered_ = false;
+      return absl::ZeroDuration();
+    }
+    return backoff_.Next();
+  }
+  backoff_.Reset();
+  if (registering) {
+    {
+      MutexLock lock(&mu_);
+      registered_ = true;
+    }
+    if (!std::exchange(was_registered_, true)) callbacks_.registered();
+  }
+  return heartbeat_period_;
+}
+
+absl::Status SchedulerLink::Register() {
+  v1::ServerHeartbeatRequest state;
+  uint64_t term_seen = 0;
+  callbacks_.fill(&state, &term_seen);
+  v1::RegisterServerRequest request;
+  request.set_name(options_.name);
+  request.set_address(address_);
+  request.set_incarnation(options_.incarnation);
+  request.set_memory_bytes(options_.memory_bytes);
+  *request.mutable_cost() = options_.cost;
+  *request.mutable_held() = state.held();
+  request.set_term_seen(term_seen);
+  v1::RegisterServerResponse response;
+  const grpc::Status status =
+      rpc_->Call(&v1::Scheduler::Stub::RegisterServer, request, &response);
+  if (status.ok()) {
+    if (response.heartbeat_ms() > 0) {
+      heartbeat_period_ = std::max(absl::Milliseconds(response.heartbeat_ms()),
+                                   kShortestPeriod);
+    }
+    callbacks_.term(response.term());
+  }
+  return FromGrpcStatus(status, "scheduler at " + options_.scheduler);
+}
+
+absl::Status SchedulerLink::Heartbeat() {
+  v1::ServerHeartbeatRequest request;
+  uint64_t term_seen = 0;
+  callbacks_.fill(&request, &term_seen);
+  request.set_name(options_.name);
+  request.set_incarnation(options_.incarnation);
+  v1::ServerHeartbeatResponse response;
+  const grpc::Status status =
+      rpc_->Call(&v1::Scheduler::Stub::ServerHeartbeat, request, &response);
+  if (status.ok()) callbacks_.term(response.term());
+  return FromGrpcStatus(status, "scheduler at " + options_.scheduler);
+}
+
+// Logs a change of state once, not every retry.
+void SchedulerLink::Report(const absl::Status& status) {
+  const std::string fault(status.ok() ? "" : status.message());
+  if (fault == reported_) return;
+  if (absl::IsCancelled(status)) return;  // The process ends.
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "the scheduler answers again",
+        {{"scheduler", options_.scheduler}});
+  } else {
+    Log(LogLevel::kWarning, "no answer from the scheduler, serving on",
+        {{"fault", fault}});
+  }
+  reported_ = fault;
+}
+
+}  // namespace kronserve::server

@@ -1,0 +1,38 @@
+#include "server/server_control_service.h"
+
+#include <utility>
+
+#include "common/grpc_status.h"
+
+namespace kronserve::server {
+
+grpc::ServerUnaryReactor* ServerControlService::ConfigureJob(
+    grpc::CallbackServerContext* context,
+    const v1::ConfigureJobRequest* request,
+    v1::ConfigureJobResponse* response) {
+  auto result = runtime_->ConfigureJob(*request);
+  if (result.ok()) *response = *std::move(result);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(result.status()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerControlService::DropJob(
+    grpc::CallbackServerContext* context, const v1::DropJobRequest* request,
+    v1::DropJobResponse* /*response*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(runtime_->DropJob(*request)));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerControlService::GetServerStatus(
+    grpc::CallbackServerContext* context,
+    const v1::GetServerStatusRequest* /*request*/,
+    v1::GetServerStatusResponse* response) {
+  *response = runtime_->Status();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace kronserve::server

@@ -1,0 +1,242 @@
+// What a preconditioner server decides: the state machine behind every call.
+//
+// Layer: server. May include curvature/, placement/, linalg/, proto/, common/.
+// Knows no transport, thread or clock. Inputs are calls of this class with the
+// time; outputs are return values and Effects. server_runtime.h drives it with
+// threads, a simulation may drive it without.
+// It has more public methods than a class should: one per input.
+// Source: PROTOCOL.md 2 to 5, 7 and 9.
+
+#ifndef KRONSERVE_SERVER_SERVER_CORE_H_
+#define KRONSERVE_SERVER_SERVER_CORE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kronserve/v1/preconditioner.pb.h"
+#include "kronserve/v1/scheduler.pb.h"
+#include "proto/tensor_chunks.h"
+#include "server/admission.h"
+#include "server/effects.h"
+#include "server/finished_jobs.h"
+#include "server/job_state.h"
+#include "server/tasks.h"
+
+namespace kronserve::server {
+
+struct CoreOptions {
+  std::string name;
+  uint64_t incarnation = 0;
+  int64_t memory_limit_bytes = 0;
+  int64_t staging_limit_bytes = 0;
+  int64_t refresh_threads = 1;
+};
+
+// A tensor as it arrived, and what checking it found (tasks.h: CheckTensor).
+struct CheckedTensor {
+  Tensor tensor;  // May be null when `status` is an error.
+  absl::Status status;
+};
+
+// A push whose header was accepted. Ends in StagePush() or AbandonPush().
+struct PushTicket {
+  // One per item: what its chunks must be.
+  std::vector<ChunkAssembler::Slot> slots;
+  int64_t reserved_bytes = 0;
+};
+
+// A step whose end was taken.
+struct StepTicket {
+  std::vector<ChunkAssembler::Slot> slots;  // One per item.
+  // One per item. Each gets one Reply; for some it is already in the effects,
+  // the others need AddGradient().
+  std::vector<uint64_t> requests;
+};
+
+// Thread safety: none.
+// Invariants:    a request gets one answer unless it is cancelled; a
+//                contribution ends as exactly one of merged, empty, void,
+//                refused and late (or is lost with its layer); all state of a
+//                finished job is gone.
+class ServerCore {
+ public:
+  explicit ServerCore(CoreOptions options);
+
+  // ServerControl, errors as in preconditioner.proto.
+  absl::StatusOr<v1::ConfigureJobResponse> ConfigureJob(
+      const v1::ConfigureJobRequest& request, absl::Time now, Effects* effects);
+  absl::Status DropJob(const v1::DropJobRequest& request, Effects* effects);
+
+  // PushFactors: the header; then, when all chunks came, the tensors (null for
+  // items without any). Errors as in preconditioner.proto; a ticket is used up
+  // by StagePush() even when that fails.
+  absl::StatusOr<PushTicket> BeginPush(const v1::PushFactorsHeader& header,
+                                       Effects* effects);
+  absl::StatusOr<v1::PushFactorsResponse> StagePush(
+      const PushTicket& ticket, const v1::PushFactorsHeader& header,
+      const std::vector<CheckedTensor>& tensors, absl::Time now,
+      Effects* effects);
+  void AbandonPush(const PushTicket& ticket);
+
+  // Precondition: takes the end of the step, then the gradients as they come.
+  //
+  //   deadline  when the caller wants to be answered at the latest; the job's
+  //             step budget bounds it too.
+  //
+  // Errors as in preconditioner.proto. With kResourceExhausted the end of the
+  // step was taken all the same, so that rounds close and make room.
+  absl::StatusOr<StepTicket> EndStep(const v1::PreconditionHeader& header,
+                                     absl::Time now, absl::Time deadline,
+                                     Effects* effects);
+  void AddGradient(uint64_t request, CheckedTensor gradient, absl::Time now,
+                   Effects* effects);
+  // The caller is gone: no answer is wanted. Unknown requests are ignored.
+  void Cancel(uint64_t request);
+
+  // Results of tasks.
+  void FinishMerge(const LayerKey& key, absl::StatusOr<Averages> result,
+                   absl::Time now, Effects* effects);
+  void FinishRefresh(const LayerKey& key,
+                     absl::StatusOr<curvature::Factorization<float>> result,
+                     absl::Time now, Effects* effects);
+  void FinishPrecondition(uint64_t request,
+                          absl::StatusOr<PreconditionOutput> result,
+                          Effects* effects);
+
+  // Does what is due by time: deadlines of rounds and of requests.
+  void Tick(absl::Time now, Effects* effects);
+  // When Tick() has something to do next; InfiniteFuture() if never.
+  absl::Time NextDeadline() const;
+
+  // Without queue depth and busy time, which the driver knows.
+  v1::GetServerStatusResponse Status() const;
+  std::vector<v1::JobHeld> Held() const;
+  uint64_t term_seen() const { return term_; }
+  // A scheduler of this term has answered: older ones are over.
+  void SeeTerm(uint64_t term) { term_ = std::max(term_, term); }
+
+  // Null when the job or layer is not here; for tests and simulations.
+  const LayerState* FindLayerState(const std::string& job, int layer) const;
+
+ private:
+  // How an item of a push would be answered now.
+  struct Screened {
+    // Absent: stage it.
+    std::optional<v1::ContributionResult> answer;
+    bool is_repeat = false;
+    bool is_void = false;  // Of a closed step that was void.
+    // Refused, and the refusal takes its place in the round.
+    bool takes_place = false;
+  };
+
+  struct GradientRequest {
+    std::string job;
+    int64_t world_version = 0;
+    int layer = 0;
+    int item = 0;
+    int64_t step = 0;
+    absl::Time deadline;
+    int64_t staged_bytes = 0;
+    Tensor gradient;       // Null while its chunks come.
+    v1::LayerReply reply;  // Begun when it is computed.
+  };
+
+  // server_core_config.cc
+  absl::Status CheckTerm(uint64_t term);
+  absl::Status Register(const v1::JobConfig& config, Effects* effects);
+  absl::Status Adopt(JobState& job, const v1::JobConfig& config, absl::Time now,
+                     Effects* effects);
+  void Remove(const std::string& name, const std::string& why,
+              Effects* effects);
+  void ReleaseLayer(OwnedLayer& layer, const std::string& why,
+                    Effects* effects);
+
+  // server_core_push.cc
+  Screened ScreenItem(JobState& job, const v1::PushFactorsHeader& header,
+                      const v1::ContributionItem& item);
+  v1::ContributionResult StageItem(JobState& job,
+                                   const v1::PushFactorsHeader& header,
+                                   const v1::ContributionItem& item,
+                                   const CheckedTensor& tensor, absl::Time now);
+  v1::ContributionResult Refuse(JobState& job,
+                                const v1::PushFactorsHeader& header,
+                                const v1::ContributionItem& item,
+                                const absl::Status& why, absl::Time now);
+
+  void CountAnswered(JobState& job, const v1::PushFactorsHeader& header,
+                     const v1::ContributionItem& item,
+                     const Screened& screened);
+
+  // server_core_step.cc
+  ChunkAssembler::Slot OpenRequest(JobState& job,
+                                   const v1::PreconditionHeader& header,
+                                   int item, absl::Time deadline,
+                                   uint64_t request, Effects* effects);
+  void AnswerWaiting(JobState& job, OwnedLayer& layer, Effects* effects);
+  void GiveAnswer(uint64_t request, const Answer& answer, Effects* effects);
+  void ReplyFallback(uint64_t request, v1::FallbackReason reason,
+                     const std::string& message, Effects* effects);
+  void SendReply(uint64_t request, v1::LayerReply reply, Tensor value,
+                 Effects* effects);
+  void ExpireRequest(uint64_t request, Effects* effects);
+
+  // server_core.cc
+  absl::StatusOr<JobState*> FindJob(const v1::CallHeader& call,
+                                    Effects* effects);
+  // JobState::CheckOwner() for every item whose layer exists; an item with
+  // another layer is refused by itself.
+  template <typename Items>
+  static absl::Status CheckOwners(const JobState& job,
+                                  const v1::CallHeader& call,
+                                  const Items& items, Effects* effects);
+  OwnedLayer* FindOwned(const LayerKey& key);
+  // Lets a layer do all it can do now.
+  void Advance(JobState& job, OwnedLayer& layer, absl::Time now,
+               Effects* effects);
+  void AdvanceAll(JobState& job, absl::Time now, Effects* effects);
+  void Account(const JobState& job, const OwnedLayer& layer,
+               const ClosedRound& closed, Effects* effects);
+  void CountRefresh(const curvature::Factorization<float>& factorization);
+
+  const CoreOptions options_;
+  uint64_t term_ = 0;  // Highest seen.
+  uint64_t next_instance_ = 1;
+  uint64_t next_request_ = 1;
+  MemoryAdmission memory_;
+  StagingBudget staging_;
+  FinishedJobs finished_;
+  std::map<std::string, std::unique_ptr<JobState>> jobs_;
+  std::map<uint64_t, GradientRequest> requests_;
+  v1::ServerCounters counters_;
+};
+
+template <typename Items>
+absl::Status ServerCore::CheckOwners(const JobState& job,
+                                     const v1::CallHeader& call,
+                                     const Items& items, Effects* effects) {
+  for (const auto& item : items) {
+    if (item.layer() < 0 || item.layer() >= job.config().layers_size()) {
+      continue;
+    }
+    const absl::Status status = job.CheckOwner(call, item.layer());
+    if (absl::IsUnavailable(status)) effects->behind = true;
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// "layer 'fc1', factor A, step 7": how messages name a contribution.
+std::string NameContribution(const LayerState& layer, v1::FactorKind kind,
+                             int64_t step);
+
+}  // namespace kronserve::server
+
+#endif  // KRONSERVE_SERVER_SERVER_CORE_H_

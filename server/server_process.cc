@@ -1,0 +1,170 @@
+#include "server/server_process.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/grpc_server.h"
+#include "common/incarnation.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "linalg/backend.h"
+#include "server/cost_probe.h"
+#include "server/preconditioner_service.h"
+#include "server/scheduler_link.h"
+#include "server/server_control_service.h"
+#include "server/server_runtime.h"
+
+namespace kronserve::server {
+namespace {
+
+constexpr absl::Duration kProbeBudget = absl::Milliseconds(150);
+
+absl::StatusOr<v1::CostCurve> ProbeCost(const ServerOptions& options,
+                                        linalg::Device device) {
+  if (options.cost_probe == "default") return DefaultCostCurve();
+  return MeasureCostCurve(device, kProbeBudget, SteadyClock());
+}
+
+// Written beside and renamed, so that a reader never sees half an address.
+absl::Status WriteAddressFile(const std::string& path,
+                              const std::string& address) {
+  if (path.empty()) return absl::OkStatus();
+  const std::string beside = path + ".new";
+  std::FILE* const file = std::fopen(beside.c_str(), "w");
+  bool written = file != nullptr;
+  if (written) {
+    written = std::fprintf(file, "%s\n", address.c_str()) > 0;
+    written = std::fclose(file) == 0 && written;
+  }
+  if (written && std::rename(beside.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot write the address file ", path, ": ", std::strerror(errno)));
+}
+
+RuntimeOptions MakeRuntimeOptions(const ServerOptions& options,
+                                  linalg::Device device, uint64_t incarnation) {
+  RuntimeOptions runtime;
+  runtime.core.name = options.name;
+  runtime.core.incarnation = incarnation;
+  runtime.core.memory_limit_bytes = options.memory_limit_bytes;
+  runtime.core.staging_limit_bytes = options.staging_limit_bytes;
+  runtime.core.refresh_threads = options.refresh_threads;
+  runtime.device = device;
+  runtime.request_threads = static_cast<int>(options.request_threads);
+  runtime.refresh_threads = static_cast<int>(options.refresh_threads);
+  runtime.clock = &SteadyClock();
+  return runtime;
+}
+
+class ServerProcessImpl final : public ServerProcess {
+ public:
+  ServerProcessImpl(std::unique_ptr<ServerRuntime> runtime,
+                    uint64_t incarnation)
+      : incarnation_(incarnation),
+        runtime_(std::move(runtime)),
+        preconditioner_(runtime_.get()),
+        control_(runtime_.get()) {}
+
+  ~ServerProcessImpl() override { Kill(); }
+
+  absl::Status Serve(const ServerOptions& options, const v1::CostCurve& cost) {
+    if (!options.scheduler.empty()) MakeLink(options, cost);
+    KRONSERVE_ASSIGN_OR_RETURN(
+        endpoint_, Endpoint::Start({options.listen, options.insecure_bind},
+                                   {&preconditioner_, &control_}));
+    address_ = endpoint_->address();
+    endpoint_->SetServing(link_ == nullptr);
+    KRONSERVE_RETURN_IF_ERROR(WriteAddressFile(options.address_file, address_));
+    if (link_ != nullptr) {
+      link_->Start(options.advertise.empty() ? address_ : options.advertise);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return address_; }
+  uint64_t incarnation() const override { return incarnation_; }
+  bool is_registered() const override {
+    return link_ != nullptr && link_->is_registered();
+  }
+  v1::GetServerStatusResponse Status() override { return runtime_->Status(); }
+
+  void Shutdown(absl::Duration grace) override {
+    if (endpoint_ == nullptr) return;
+    if (link_ != nullptr) link_->Stop();
+    endpoint_->SetServing(false);
+    endpoint_->Shutdown(grace);
+    endpoint_.reset();
+  }
+
+  void Kill() override {
+    if (endpoint_ == nullptr) return;
+    if (link_ != nullptr) link_->Stop();
+    endpoint_->Shutdown(absl::ZeroDuration());
+    endpoint_.reset();
+  }
+
+ private:
+  void MakeLink(const ServerOptions& options, const v1::CostCurve& cost) {
+    LinkOptions link;
+    link.scheduler = options.scheduler;
+    link.name = options.name;
+    link.incarnation = incarnation_;
+    link.memory_bytes = options.memory_limit_bytes;
+    link.cost = cost;
+    LinkCallbacks callbacks;
+    callbacks.fill = [this](v1::ServerHeartbeatRequest* request,
+                            uint64_t* term_seen) {
+      RuntimeSnapshot snapshot = runtime_->Snapshot();
+      request->mutable_held()->Assign(snapshot.held.begin(),
+                                      snapshot.held.end());
+      *request->mutable_load() = snapshot.load;
+      *term_seen = snapshot.term_seen;
+    };
+    callbacks.term = [this](uint64_t term) { runtime_->SeeTerm(term); };
+    callbacks.registered = [this] { endpoint_->SetServing(true); };
+    link_ =
+        std::make_unique<SchedulerLink>(std::move(link), std::move(callbacks));
+    runtime_->OnBehind([link = link_.get()] { link->HeartbeatSoon(); });
+  }
+
+  // Constant after Serve(), except that Shutdown() and Kill() end endpoint_.
+  const uint64_t incarnation_;
+  const std::unique_ptr<ServerRuntime> runtime_;
+  PreconditionerService preconditioner_;
+  ServerControlService control_;
+  std::unique_ptr<SchedulerLink> link_;
+  std::unique_ptr<Endpoint> endpoint_;
+  std::string address_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
+    const ServerOptions& options) {
+  KRONSERVE_ASSIGN_OR_RETURN(const linalg::Device device,
+                             linalg::ResolveDevice(options.device));
+  KRONSERVE_ASSIGN_OR_RETURN(const v1::CostCurve cost,
+                             ProbeCost(options, device));
+  const uint64_t incarnation = DrawIncarnation();
+  KRONSERVE_ASSIGN_OR_RETURN(
+      auto runtime,
+      ServerRuntime::Create(MakeRuntimeOptions(options, device, incarnation)));
+  auto process =
+      std::make_unique<ServerProcessImpl>(std::move(runtime), incarnation);
+  KRONSERVE_RETURN_IF_ERROR(process->Serve(options, cost));
+  Log(LogLevel::kInfo, "serving",
+      {{"server", options.name},
+       {"address", process->address()},
+       {"device", linalg::DeviceName(device)},
+       {"seconds_per_512", cost.seconds() + cost.seconds_per_d2() * 512 * 512 +
+                               cost.seconds_per_d3() * 512 * 512 * 512}});
+  return std::unique_ptr<ServerProcess>(std::move(process));
+}
+
+}  // namespace kronserve::server
