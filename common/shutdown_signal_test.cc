@@ -45,6 +45,21 @@ TEST_F(ShutdownSignalTest, ThreadsStartedLaterAreSpared) {
   EXPECT_EQ(sigismember(&blocked, SIGINT), 1);
 }
 
+// As a library's thread does that was started before main().
+TEST_F(ShutdownSignalTest, AThreadThatDoesNotBlockDoesNotEndTheProcess) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  std::thread thread([&signals] {
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    // Directed at this thread, so that no other one can take it.
+    pthread_kill(pthread_self(), SIGTERM);
+  });
+  EXPECT_EQ(WaitForShutdownSignal(absl::Seconds(30)), SIGTERM);
+  thread.join();
+  EXPECT_EQ(WaitForShutdownSignal(absl::ZeroDuration()), 0);
+}
+
 TEST_F(ShutdownSignalTest, BrokenPipeIsAnErrorNotTheEnd) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
