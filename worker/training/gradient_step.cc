@@ -55,7 +55,9 @@ absl::Status GradientStep::ComputePart(int64_t step, const int64_t* rows,
 }
 
 absl::Status GradientStep::FeedSession(int64_t step, int64_t loss_rows) {
-  if (parts_.session == nullptr) return absl::OkStatus();
+  if (parts_.session == nullptr || !parts_.precondition) {
+    return absl::OkStatus();
+  }
   const auto& all = parts_.model->weights();
   for (int layer = 0; layer < int(all.size()); ++layer) {
     if (!parts_.session->NeedsStatistics(step, layer)) continue;

@@ -41,9 +41,9 @@ class Run {
         gradient_step_(parts_) {
     const int64_t all = options.epochs * schedule_.steps_per_epoch();
     last_step_ = options.max_steps > 0 ? std::min(all, options.max_steps) : all;
-    summary_.layers = parts.session == nullptr
-                          ? 0
-                          : static_cast<int>(parts.model->weights().size());
+    if (parts.session != nullptr && parts.precondition) {
+      summary_.layers = static_cast<int>(parts.model->weights().size());
+    }
   }
 
   absl::StatusOr<TrainingSummary> Train() {
@@ -67,6 +67,8 @@ class Run {
   }
 
  private:
+  using Views = std::vector<linalg::MatrixView<float>>;
+
   absl::Status OpenHashLog() {
     if (options_.hash_log.empty()) return absl::OkStatus();
     hash_log_.open(options_.hash_log, std::ios::trunc);
@@ -139,7 +141,10 @@ class Run {
     settings.lr = lr;
     KRONSERVE_ASSIGN_OR_RETURN(
         const StepResult result,
-        parts_.session->Step(step, settings, gradient_step_.gradients()));
+        parts_.session->Step(
+            step, settings,
+            parts_.precondition ? gradient_step_.gradients() : Views()));
+    if (!parts_.precondition) return absl::OkStatus();
     event->waited = result.waited;
     event->nu = result.nu;
     event->fallbacks = result.fallbacks;

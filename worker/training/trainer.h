@@ -112,7 +112,9 @@ struct TrainerParts {
   Model<float>* model = nullptr;
   Optimizer<float>* optimizer = nullptr;
   Communicator* group = nullptr;  // Null: one rank.
-  Session* session = nullptr;     // Null: nothing is preconditioned.
+  Session* session = nullptr;     // Null: no job.
+  // False: the session has no layers and only hears of the steps.
+  bool precondition = true;
   TrainingObserver* observer = nullptr;
   // Set by anybody on any rank: all ranks stop after the step in progress.
   const std::atomic<bool>* stop = nullptr;

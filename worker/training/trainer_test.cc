@@ -434,6 +434,48 @@ TEST(TrainerTest, FeedsTheSessionPerMicroBatchAndUsesItsGradients) {
   EXPECT_LT(LargestDifference(plain.model, halved.model), 1e-6);
 }
 
+TEST(TrainerTest, ASessionWithoutLayersOnlyHearsOfTheSteps) {
+  // Takes no gradients and no statistics.
+  struct Listener final : Session {
+    Communicator& job_group() override { return *group; }
+    int64_t start_step() const override { return 0; }
+    uint64_t plan_hash() const override { return 0; }
+    bool NeedsStatistics(int64_t, int) const override { return true; }
+    absl::Status AccumulateLinear(int, linalg::ConstMatrixView<float>,
+                                  linalg::ConstMatrixView<float>,
+                                  int64_t) override {
+      return absl::InvalidArgumentError("no layers");
+    }
+    absl::Status AccumulateConv(int, const curvature::ConvGeometry&,
+                                linalg::ConstMatrixView<float>,
+                                linalg::ConstMatrixView<float>,
+                                int64_t) override {
+      return absl::InvalidArgumentError("no layers");
+    }
+    absl::StatusOr<StepResult> Step(
+        int64_t step, const StepSettings&,
+        const std::vector<linalg::MatrixView<float>>& gradients) override {
+      EXPECT_THAT(gradients, SizeIs(0));
+      steps.push_back(step);
+      return StepResult();
+    }
+    absl::Status Finish() override { return absl::OkStatus(); }
+    Communicator* group = nullptr;
+    std::vector<int64_t> steps;
+  } session;
+  Rank rank;
+  TrainerParts parts = rank.parts();
+  parts.session = &session;
+  parts.precondition = false;
+  TrainerOptions options = DigitsOptions();
+  options.first_step = 1;
+  options.max_steps = 4;
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto summary, Train(options, parts));
+  EXPECT_THAT(session.steps, ElementsAre(1, 2, 3));
+  EXPECT_EQ(summary.layers, 0);
+  EXPECT_EQ(summary.fallback_steps, 0);
+}
+
 TEST(EvaluationTest, IsTheSameForAnyNumberOfRanks) {
   Rank rank;
   KRONSERVE_ASSERT_OK_AND_ASSIGN(const Evaluation alone,

@@ -1,0 +1,146 @@
+#include "worker/worker_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "linalg/backend.h"
+#include "worker/collective/gloo/factory.h"
+#include "worker/training/dataset.h"
+#include "worker/training/model.h"
+#include "worker/training/optimizer.h"
+#include "worker/training/reporter.h"
+
+namespace kronserve::worker {
+namespace {
+
+Model<float> CreateModel(const WorkerOptions& options, const Dataset& dataset,
+                         linalg::DenseKernels<float>* kernels) {
+  const uint64_t seed = static_cast<uint64_t>(options.seed);
+  if (options.model == "convnet") {
+    const std::vector<int64_t> channels = ConvChannels(options);
+    ConvnetShape shape;
+    shape.channels = dataset.channels;
+    shape.height = dataset.height;
+    shape.width = dataset.width;
+    shape.conv1 = channels[0];
+    shape.conv2 = channels[1];
+    shape.classes = dataset.classes;
+    return CreateConvnet(kernels, shape, seed);
+  }
+  std::vector<int64_t> sizes = HiddenSizes(options);
+  sizes.insert(sizes.begin(), dataset.image_size());
+  sizes.push_back(dataset.classes);
+  return CreateMlp(kernels, sizes,
+                   options.activation == "tanh" ? ActivationKind::kTanh
+                                                : ActivationKind::kRelu,
+                   seed);
+}
+
+std::unique_ptr<Optimizer<float>> CreateOptimizer(
+    const WorkerOptions& options) {
+  if (options.optimizer == "adam") {
+    AdamOptions adam;
+    adam.weight_decay = options.weight_decay;
+    return CreateAdam<float>(adam);
+  }
+  return CreateSgd<float>({options.momentum, options.weight_decay});
+}
+
+ProgressStyle StyleOf(const WorkerOptions& options) {
+  if (options.progress == "never") return ProgressStyle::kNone;
+  const bool bar = options.progress == "always" || isatty(STDERR_FILENO) == 1;
+  return bar ? ProgressStyle::kBar : ProgressStyle::kLines;
+}
+
+// Null on other ranks than 0.
+absl::StatusOr<std::unique_ptr<Reporter>> CreateReporter(
+    const WorkerOptions& options, const Dataset& dataset) {
+  if (options.rank != 0) return nullptr;
+  ReporterOptions reporter;
+  reporter.events = options.events;
+  reporter.progress = StyleOf(options);
+  reporter.steps_per_epoch =
+      std::max<int64_t>(1, dataset.train.rows() / options.batch);
+  reporter.total_steps = options.epochs * reporter.steps_per_epoch;
+  if (options.max_steps > 0) {
+    reporter.total_steps = std::min(reporter.total_steps, options.max_steps);
+  }
+  return Reporter::Create(reporter);
+}
+
+// Gloo, with the timeout of the options instead of the session's.
+CommunicatorFactory GroupsOf(const WorkerOptions& options) {
+  GlooOptions gloo;
+  gloo.host = options.collective_host;
+  return
+      [create = CreateGlooFactory(gloo), timeout = CollectiveTimeout(options)](
+          GroupSpec spec, Rendezvous* rendezvous) {
+        spec.timeout = timeout;
+        return create(spec, rendezvous);
+      };
+}
+
+// Ends the job once no rank needs it any more. A failure costs the servers
+// memory until the job expires, not the run its result.
+void FinishJob(Session* session) {
+  const absl::Status all_done = session->job_group().Barrier();
+  if (all_done.ok() && session->job_group().rank() != 0) return;
+  const absl::Status finished = all_done.ok() ? session->Finish() : all_done;
+  if (finished.ok()) return;
+  Log(LogLevel::kWarning, "the job was not finished",
+      {{"reason", finished.message()}});
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingSummary> RunWorker(const WorkerOptions& options,
+                                          StopWatcher* stop_watcher) {
+  KRONSERVE_ASSIGN_OR_RETURN(const linalg::Device device,
+                             linalg::ResolveDevice(options.device));
+  KRONSERVE_ASSIGN_OR_RETURN(auto tools,
+                             linalg::CreateLinearAlgebra<float>(device));
+  KRONSERVE_ASSIGN_OR_RETURN(const Dataset dataset,
+                             LoadDataset(options.dataset, options.data_dir));
+  KRONSERVE_ASSIGN_OR_RETURN(const auto reporter,
+                             CreateReporter(options, dataset));
+  Model<float> model = CreateModel(options, dataset, tools.kernels.get());
+  const auto optimizer = CreateOptimizer(options);
+
+  TrainerOptions trainer = ToTrainerOptions(options);
+  TrainerParts parts;
+  parts.dataset = &dataset;
+  parts.model = &model;
+  parts.optimizer = optimizer.get();
+  parts.observer = reporter.get();
+  parts.stop = &stop_watcher->stop();
+  parts.precondition = options.optimizer == "kfac";
+  std::unique_ptr<Session> session;
+  if (UsesJob(options)) {
+    Log(LogLevel::kInfo, "waiting for the job",
+        {{"scheduler", options.scheduler}, {"ranks", options.world_size}});
+    const std::vector<curvature::LayerShape> none;
+    KRONSERVE_ASSIGN_OR_RETURN(
+        session, Session::Join(ToSessionOptions(options),
+                               parts.precondition ? model.shapes() : none,
+                               GroupsOf(options)));
+    parts.session = session.get();
+    parts.group = &session->job_group();
+    trainer.first_step = session->start_step();
+  }
+  stop_watcher->BeginTraining(parts.group);
+  auto summary = Train(trainer, parts);
+  stop_watcher->EndTraining();
+  KRONSERVE_RETURN_IF_ERROR(summary.status());
+  if (session != nullptr && summary->end != TrainingSummary::End::kStopped) {
+    FinishJob(session.get());
+  }
+  if (reporter != nullptr) KRONSERVE_RETURN_IF_ERROR(reporter->Done(*summary));
+  return summary;
+}
+
+}  // namespace kronserve::worker
