@@ -27,7 +27,8 @@ BACKENDS = (
 LIBRARIES = (
     ("gRPC", r"(grpc|grpcpp)/.*|.*\.grpc\.pb\.h",
      r"common/grpc_[^/]*|.*_service(_test)?\.(h|cc)|.*_main\.cc|client/.*"
-     r"|server/scheduler_link(_test)?\.(h|cc)|tests/.*|.*/testing/.*"),
+     r"|server/scheduler_link(_test)?\.(h|cc)"
+     r"|scheduler/server_link(_test)?\.(h|cc)|tests/.*|.*/testing/.*"),
     ("generated protobuf", r"kronserve/v1/.*\.pb\.h",
      r"(?!common/|linalg/|curvature/).*"),
     ("Gloo", r"gloo/.*", r"worker/collective/gloo/.*"),

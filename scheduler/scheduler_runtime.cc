@@ -1,0 +1,100 @@
+#include "scheduler/scheduler_runtime.h"
+
+#include <utility>
+#include <variant>
+
+#include "common/log.h"
+#include "common/status_macros.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+constexpr absl::Duration kCloseIdleEvery = absl::Minutes(1);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SchedulerRuntime>> SchedulerRuntime::Create(
+    CoreOptions options, RuntimeDependencies dependencies) {
+  options.store = dependencies.store->Describe();
+  KRONSERVE_ASSIGN_OR_RETURN(const uint64_t term,
+                             RaiseTerm(dependencies.store.get()));
+  KRONSERVE_ASSIGN_OR_RETURN(const StateMap stored, dependencies.store->Load());
+  KRONSERVE_ASSIGN_OR_RETURN(
+      std::unique_ptr<SchedulerCore> core,
+      SchedulerCore::Create(options, stored, term, dependencies.clock->Now()));
+  return std::unique_ptr<SchedulerRuntime>(
+      new SchedulerRuntime(options, std::move(dependencies), std::move(core)));
+}
+
+SchedulerRuntime::SchedulerRuntime(const CoreOptions& options,
+                                   RuntimeDependencies dependencies,
+                                   std::unique_ptr<SchedulerCore> core)
+    : options_(options),
+      dependencies_(std::move(dependencies)),
+      core_(std::move(core)),
+      effects_(std::make_unique<TaskPool>("sched-effects", 1)),
+      ticker_([this] { TickLoop(); }) {}
+
+SchedulerRuntime::~SchedulerRuntime() { Stop(); }
+
+void SchedulerRuntime::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    stopped_.NotifyAll();
+  }
+  if (ticker_.joinable()) ticker_.join();
+  dependencies_.link->Stop();
+  // Queued writes end here; calls among them end as cancelled.
+  effects_.reset();
+}
+
+void SchedulerRuntime::TickLoop() {
+  absl::Time close_idle = dependencies_.clock->Now() + kCloseIdleEvery;
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      if (!stopping_) stopped_.WaitFor(&mu_, options_.tick);
+      if (stopping_) return;
+      core_->Tick(dependencies_.clock->Now());
+      StartEffectsLocked();
+    }
+    if (dependencies_.clock->Now() < close_idle) continue;
+    dependencies_.link->CloseIdle();
+    close_idle = dependencies_.clock->Now() + kCloseIdleEvery;
+  }
+}
+
+void SchedulerRuntime::StartEffectsLocked() {
+  for (Effect& effect : core_->TakeEffects()) {
+    // A later start finds in the store what was decided, and resumes.
+    if (stopping_) continue;
+    effects_->Submit([this, effect = std::move(effect)] { CarryOut(effect); });
+  }
+}
+
+void SchedulerRuntime::CarryOut(const Effect& effect) {
+  if (const auto* persist = std::get_if<PersistEffect>(&effect)) {
+    Done(persist->ticket, dependencies_.store->Write(persist->writes));
+  } else if (const auto* configure = std::get_if<ConfigureEffect>(&effect)) {
+    dependencies_.link->Configure(
+        *configure, [this, ticket = configure->ticket](
+                        const absl::Status& status) { Done(ticket, status); });
+  } else if (const auto* drop = std::get_if<DropEffect>(&effect)) {
+    dependencies_.link->Drop(
+        *drop, [this, ticket = drop->ticket](const absl::Status& status) {
+          Done(ticket, status);
+        });
+  } else if (const auto* line = std::get_if<LogEffect>(&effect)) {
+    Log(line->level, line->message);
+  }
+}
+
+void SchedulerRuntime::Done(uint64_t ticket, const absl::Status& status) {
+  Run([&](SchedulerCore* core, absl::Time now) {
+    core->EffectDone(ticket, status, now);
+    return true;
+  });
+}
+
+}  // namespace kronserve::scheduler

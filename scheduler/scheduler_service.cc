@@ -1,0 +1,106 @@
+#include "scheduler/scheduler_service.h"
+
+#include <utility>
+
+#include "common/grpc_status.h"
+
+namespace kronserve::scheduler {
+namespace {
+
+template <typename Response>
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
+                                 absl::StatusOr<Response> result,
+                                 Response* response) {
+  if (result.ok()) *response = *std::move(result);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(result.status()));
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* SchedulerService::RegisterServer(
+    grpc::CallbackServerContext* context,
+    const v1::RegisterServerRequest* request,
+    v1::RegisterServerResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->RegisterServer(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ServerHeartbeat(
+    grpc::CallbackServerContext* context,
+    const v1::ServerHeartbeatRequest* request,
+    v1::ServerHeartbeatResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->ServerHeartbeat(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::JoinJob(
+    grpc::CallbackServerContext* context, const v1::JoinJobRequest* request,
+    v1::JoinJobResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->JoinJob(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::RankHeartbeat(
+    grpc::CallbackServerContext* context,
+    const v1::RankHeartbeatRequest* request,
+    v1::RankHeartbeatResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->RankHeartbeat(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::FinishJob(
+    grpc::CallbackServerContext* context, const v1::FinishJobRequest* request,
+    v1::FinishJobResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->FinishJob(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::PutRendezvous(
+    grpc::CallbackServerContext* context,
+    const v1::PutRendezvousRequest* request,
+    v1::PutRendezvousResponse* response) {
+  return Finish(context, runtime_->Run([&](SchedulerCore* core, absl::Time) {
+    return core->PutRendezvous(*request);
+  }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetRendezvous(
+    grpc::CallbackServerContext* context,
+    const v1::GetRendezvousRequest* request,
+    v1::GetRendezvousResponse* response) {
+  return Finish(context, runtime_->Run([&](SchedulerCore* core, absl::Time) {
+    return core->GetRendezvous(*request);
+  }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetStatus(
+    grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
+    v1::GetStatusResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now)
+                                  -> absl::StatusOr<v1::GetStatusResponse> {
+                  return core->GetStatus(now);
+                }),
+                response);
+}
+
+}  // namespace kronserve::scheduler

@@ -1,0 +1,57 @@
+// gRPC adapter of the scheduler: each method calls the core and converts the
+// status.
+//
+// Layer: scheduler. May include common/, proto/ and placement/.
+
+#ifndef KRONSERVE_SCHEDULER_SCHEDULER_SERVICE_H_
+#define KRONSERVE_SCHEDULER_SCHEDULER_SERVICE_H_
+
+#include "kronserve/v1/scheduler.grpc.pb.h"
+#include "scheduler/scheduler_runtime.h"
+
+namespace kronserve::scheduler {
+
+// Thread safety: thread-safe. No method blocks: gRPC's callback threads are
+//                few.
+// Lifetime:      `runtime` outlives it.
+class SchedulerService final : public v1::Scheduler::CallbackService {
+ public:
+  explicit SchedulerService(SchedulerRuntime* runtime) : runtime_(runtime) {}
+
+  grpc::ServerUnaryReactor* RegisterServer(
+      grpc::CallbackServerContext* context,
+      const v1::RegisterServerRequest* request,
+      v1::RegisterServerResponse* response) override;
+  grpc::ServerUnaryReactor* ServerHeartbeat(
+      grpc::CallbackServerContext* context,
+      const v1::ServerHeartbeatRequest* request,
+      v1::ServerHeartbeatResponse* response) override;
+  grpc::ServerUnaryReactor* JoinJob(grpc::CallbackServerContext* context,
+                                    const v1::JoinJobRequest* request,
+                                    v1::JoinJobResponse* response) override;
+  grpc::ServerUnaryReactor* RankHeartbeat(
+      grpc::CallbackServerContext* context,
+      const v1::RankHeartbeatRequest* request,
+      v1::RankHeartbeatResponse* response) override;
+  grpc::ServerUnaryReactor* FinishJob(grpc::CallbackServerContext* context,
+                                      const v1::FinishJobRequest* request,
+                                      v1::FinishJobResponse* response) override;
+  grpc::ServerUnaryReactor* PutRendezvous(
+      grpc::CallbackServerContext* context,
+      const v1::PutRendezvousRequest* request,
+      v1::PutRendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* GetRendezvous(
+      grpc::CallbackServerContext* context,
+      const v1::GetRendezvousRequest* request,
+      v1::GetRendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+
+ private:
+  SchedulerRuntime* const runtime_;
+};
+
+}  // namespace kronserve::scheduler
+
+#endif  // KRONSERVE_SCHEDULER_SCHEDULER_SERVICE_H_
