@@ -1,0 +1,44 @@
+#include "client/cli/status_command.h"
+
+#include <grpcpp/client_context.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/grpc_channel.h"
+#include "common/grpc_status.h"
+#include "kronserve/v1/scheduler.grpc.pb.h"
+
+namespace kronserve::client {
+
+void AddStatusOptions(OptionSet* set, StatusOptions* options) {
+  set->Add("scheduler", &options->scheduler, "host:port of the scheduler");
+  set->Add("json", &options->json, "print one JSON object instead of tables");
+  set->Add("timeout", &options->timeout, "how long to wait for the answer");
+}
+
+absl::StatusOr<v1::GetStatusResponse> FetchStatus(
+    const StatusOptions& options) {
+  const std::shared_ptr<grpc::Channel> channel =
+      CreateChannel(options.scheduler);
+  const auto stub = v1::Scheduler::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+  v1::GetStatusResponse response;
+  const absl::Status status = FromGrpcStatus(
+      stub->GetStatus(&context, v1::GetStatusRequest(), &response),
+      absl::StrCat("scheduler at ", options.scheduler));
+  if (status.ok()) return response;
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    return absl::UnavailableError(absl::StrCat(
+        "scheduler at ", options.scheduler, " cannot be reached within ",
+        absl::FormatDuration(options.timeout),
+        ": is it running there (kronserve-scheduler --listen=",
+        options.scheduler, "), or is --scheduler=HOST:PORT another? (",
+        status.message(), ")"));
+  }
+  return status;
+}
+
+}  // namespace kronserve::client

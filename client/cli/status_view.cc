@@ -1,0 +1,239 @@
+#include "client/cli/status_view.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/table.h"
+
+namespace kronserve::client {
+namespace {
+
+using nlohmann::json;
+
+// MEMBER_STATE_ALIVE -> "alive".
+std::string Word(const std::string& enumerator, const std::string& prefix) {
+  return absl::AsciiStrToLower(enumerator.substr(prefix.size()));
+}
+
+std::string StateWord(v1::MemberState state) {
+  return v1::MemberState_IsValid(state)
+             ? Word(v1::MemberState_Name(state), "MEMBER_STATE_")
+             : "unknown";
+}
+
+std::string StateWord(v1::JobState state) {
+  return v1::JobState_IsValid(state)
+             ? Word(v1::JobState_Name(state), "JOB_STATE_")
+             : "unknown";
+}
+
+Cell StateCell(v1::MemberState state) {
+  const std::string word = StateWord(state);
+  if (state == v1::MEMBER_STATE_ALIVE) return {word, Color::kGreen};
+  if (state == v1::MEMBER_STATE_SUSPECT) return {word, Color::kYellow};
+  return {word, Color::kRed};
+}
+
+Cell StateCell(v1::JobState state) {
+  const std::string word = StateWord(state);
+  if (state == v1::JOB_STATE_RUNNING) return {word, Color::kGreen};
+  if (state == v1::JOB_STATE_FINISHED) return {word, Color::kDim};
+  return {word, Color::kYellow};
+}
+
+std::string Bytes(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrCat(bytes, " B")
+                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string Millis(double seconds) {
+  return absl::StrFormat("%.2f ms", 1e3 * seconds);
+}
+
+// Layers that each server owns by the newest assignments.
+std::map<std::string, int> LayersByServer(const v1::GetStatusResponse& status) {
+  std::map<std::string, int> layers;
+  for (const v1::JobStatus& job : status.jobs()) {
+    for (const v1::LayerOwner& owner : job.assignment().owners()) {
+      ++layers[owner.server()];
+    }
+  }
+  return layers;
+}
+
+std::string ServerTable(const v1::GetStatusResponse& status, bool colors) {
+  if (status.servers().empty()) {
+    return "No server has registered. Start one: kronserve-server --name=s1 "
+           "--scheduler=HOST:PORT\n";
+  }
+  std::map<std::string, int> layers = LayersByServer(status);
+  std::vector<std::vector<Cell>> rows = {{"SERVER", "STATE", "ADDRESS", "HEARD",
+                                          "LAYERS", "MEMORY", "OF", "QUEUE",
+                                          "BUSY", "PREDICTED"}};
+  for (const v1::ServerStatus& server : status.servers()) {
+    rows.push_back(
+        {server.name(), StateCell(server.state()), server.address(),
+         absl::StrFormat("%.1f s", server.heartbeat_age_seconds()),
+         absl::StrCat(layers[server.name()]),
+         Bytes(server.load().predicted_bytes()), Bytes(server.memory_bytes()),
+         absl::StrCat(server.load().refresh_queue_depth()),
+         absl::StrFormat("%.1f s", server.load().refresh_busy_seconds()),
+         Millis(server.predicted_refresh_seconds())});
+  }
+  return FormatTable(rows, colors);
+}
+
+std::string JobTable(const v1::GetStatusResponse& status, bool colors) {
+  if (status.jobs().empty()) return "No job has registered.\n";
+  std::vector<std::vector<Cell>> rows = {{"JOB", "STATE", "RANKS", "WORLD",
+                                          "STEP", "EPOCH", "LAYERS",
+                                          "IMBALANCE", "RUN"}};
+  for (const v1::JobStatus& job : status.jobs()) {
+    rows.push_back({job.job(), StateCell(job.state()),
+                    absl::StrCat(job.world().ranks_size()),
+                    absl::StrCat(job.world().version()),
+                    job.step() < 0 ? "-" : absl::StrCat(job.step()),
+                    absl::StrCat(job.assignment().epoch()),
+                    absl::StrCat(job.layers_size()),
+                    absl::StrFormat("%.2f", job.imbalance()),
+                    absl::StrCat(job.world().run_id(), " (restart ",
+                                 job.world().restart_count(), ")")});
+  }
+  return FormatTable(rows, colors);
+}
+
+// What is known of one layer; a job that has no world yet has no owners.
+struct LayerRow {
+  const v1::LayerSpec* spec;
+  std::string owner;
+  int64_t from_step = 0;
+  double seconds = 0;
+};
+
+std::vector<LayerRow> LayerRows(const v1::JobStatus& job) {
+  std::vector<LayerRow> rows;
+  for (int i = 0; i < job.layers_size(); ++i) {
+    LayerRow row{&job.layers(i), "", 0, 0};
+    if (i < job.assignment().owners_size()) {
+      row.owner = job.assignment().owners(i).server();
+      row.from_step = job.assignment().owners(i).from_step();
+    }
+    if (i < job.refresh_seconds_size()) row.seconds = job.refresh_seconds(i);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::string LayerTable(const v1::JobStatus& job, bool colors) {
+  std::vector<std::vector<Cell>> rows = {
+      {"LAYER", "SHAPE", "OWNER", "FROM STEP", "REFRESH"}};
+  for (const LayerRow& row : LayerRows(job)) {
+    const Cell owner =
+        row.owner.empty() ? Cell("none", Color::kRed) : Cell(row.owner);
+    rows.push_back(
+        {row.spec->name(),
+         absl::StrCat("[", row.spec->d_out(), ", ", row.spec->d_in(), "]"),
+         owner, absl::StrCat(row.from_step), Millis(row.seconds)});
+  }
+  return absl::StrCat("\nLayers of job '", job.job(), "'\n",
+                      FormatTable(rows, colors));
+}
+
+json ServerJson(const v1::ServerStatus& server, int layers) {
+  return {
+      {"name", server.name()},
+      {"address", server.address()},
+      {"incarnation", absl::StrCat(server.incarnation())},
+      {"state", StateWord(server.state())},
+      {"heartbeat_age_seconds", server.heartbeat_age_seconds()},
+      {"layers", layers},
+      {"memory_bytes", server.memory_bytes()},
+      {"predicted_bytes", server.load().predicted_bytes()},
+      {"refresh_queue_depth", server.load().refresh_queue_depth()},
+      {"refresh_busy_seconds", server.load().refresh_busy_seconds()},
+      {"predicted_refresh_seconds", server.predicted_refresh_seconds()},
+  };
+}
+
+json JobJson(const v1::JobStatus& job) {
+  json ranks = json::array();
+  for (const v1::RankInfo& rank : job.world().ranks()) {
+    ranks.push_back({{"rank", rank.rank()},
+                     {"node", rank.node()},
+                     {"incarnation", absl::StrCat(rank.incarnation())}});
+  }
+  json layers = json::array();
+  for (const LayerRow& row : LayerRows(job)) {
+    layers.push_back({{"name", row.spec->name()},
+                      {"d_out", row.spec->d_out()},
+                      {"d_in", row.spec->d_in()},
+                      {"owner", row.owner},
+                      {"from_step", row.from_step},
+                      {"predicted_refresh_seconds", row.seconds}});
+  }
+  return {
+      {"name", job.job()},
+      {"state", StateWord(job.state())},
+      {"run_id", job.world().run_id()},
+      {"restart_count", job.world().restart_count()},
+      {"world_version", job.world().version()},
+      {"start_step", job.world().start_step()},
+      {"step", job.step()},
+      {"epoch", job.assignment().epoch()},
+      {"imbalance", job.imbalance()},
+      {"ranks", std::move(ranks)},
+      {"layers", std::move(layers)},
+  };
+}
+
+}  // namespace
+
+std::string RenderText(const v1::GetStatusResponse& status,
+                       const std::string& scheduler, bool colors) {
+  std::string text =
+      absl::StrCat("Scheduler ", scheduler, ", term ", status.term(),
+                   ", state in ", status.store(), "\n\n");
+  absl::StrAppend(&text, ServerTable(status, colors), "\n",
+                  JobTable(status, colors));
+  for (const v1::JobStatus& job : status.jobs()) {
+    if (!job.layers().empty()) absl::StrAppend(&text, LayerTable(job, colors));
+  }
+  return text;
+}
+
+std::string RenderJson(const v1::GetStatusResponse& status,
+                       const std::string& scheduler) {
+  std::map<std::string, int> layers = LayersByServer(status);
+  json servers = json::array();
+  for (const v1::ServerStatus& server : status.servers()) {
+    servers.push_back(ServerJson(server, layers[server.name()]));
+  }
+  json jobs = json::array();
+  for (const v1::JobStatus& job : status.jobs()) jobs.push_back(JobJson(job));
+  const json document = {
+      {"scheduler",
+       {{"address", scheduler},
+        {"term", status.term()},
+        {"incarnation", absl::StrCat(status.incarnation())},
+        {"store", status.store()}}},
+      {"servers", std::move(servers)},
+      {"jobs", std::move(jobs)},
+  };
+  // Names are any bytes; what is no UTF-8 is replaced, not an exception.
+  return absl::StrCat(
+      document.dump(2, ' ', false, json::error_handler_t::replace), "\n");
+}
+
+}  // namespace kronserve::client
