@@ -73,8 +73,8 @@ class Training(unittest.TestCase):
                 f"--scheduler={cluster.scheduler_address}")
             self.assertEqual((code, err), (0, ""))
             status = json.loads(out)
-            job = next(j for j in status["jobs"] if j["job"] == "digits")
-            self.assertEqual([row["layer"] for row in job["layers"]],
+            job = next(j for j in status["jobs"] if j["name"] == "digits")
+            self.assertEqual([row["name"] for row in job["layers"]],
                              list(LAYERS))
             owners = {row["owner"] for row in job["layers"]}
             self.assertEqual(owners, {"server0", "server1"})
@@ -99,7 +99,7 @@ class Training(unittest.TestCase):
             cluster.start_service(2)
             workers, reader = self.start_job(
                 cluster, **{"max-steps": 3000, "epochs": 1000,
-                            "step-budget": "1s", "round-deadline": "300ms"})
+                            "step-budget": "1s"})
             self.read_until(reader, workers,
                             lambda e: e["event"] == "step" and e["step"] >= 50)
             victim = next(p for p in cluster.processes()
