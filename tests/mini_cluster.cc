@@ -14,10 +14,9 @@ namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(20);
 
-absl::Status RunRank(
+absl::StatusOr<std::unique_ptr<worker::Session>> JoinRank(
     const JobSpec& job, int rank, const std::string& scheduler_address,
-    const worker::CommunicatorFactory& groups,
-    const std::function<absl::Status(int rank, worker::Session&)>& body) {
+    const worker::CommunicatorFactory& groups) {
   worker::SessionOptions options;
   options.scheduler = scheduler_address;
   options.job = job.name;
@@ -26,9 +25,16 @@ absl::Status RunRank(
   options.node = absl::StrCat("node", rank / job.ranks_per_node);
   options.device = "cpu";
   options.job_options = job.options;
-  KRONSERVE_ASSIGN_OR_RETURN(
-      auto session, worker::JoinWithDependencies(options, job.layers, groups,
-                                                 job.dependencies(rank)));
+  return worker::JoinWithDependencies(options, job.layers, groups,
+                                      job.dependencies(rank));
+}
+
+absl::Status RunRank(
+    const JobSpec& job, int rank, const std::string& scheduler_address,
+    const worker::CommunicatorFactory& groups,
+    const std::function<absl::Status(int rank, worker::Session&)>& body) {
+  KRONSERVE_ASSIGN_OR_RETURN(auto session,
+                             JoinRank(job, rank, scheduler_address, groups));
   KRONSERVE_RETURN_IF_ERROR(body(rank, *session));
   KRONSERVE_RETURN_IF_ERROR(session->job_group().Barrier());
   return rank == 0 ? session->Finish() : absl::OkStatus();
@@ -36,16 +42,19 @@ absl::Status RunRank(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MiniCluster>> MiniCluster::Start(int servers) {
+absl::StatusOr<std::unique_ptr<MiniCluster>> MiniCluster::Start(
+    const ClusterOptions& options) {
   auto cluster = std::unique_ptr<MiniCluster>(new MiniCluster);
   scheduler::SchedulerOptions scheduler_options;
   scheduler_options.listen = "127.0.0.1:0";
   scheduler_options.store = "memory";
+  scheduler_options.heartbeat = options.heartbeat;
+  scheduler_options.lease = options.lease;
   KRONSERVE_ASSIGN_OR_RETURN(
       cluster->scheduler_,
       scheduler::SchedulerProcess::Start(
           scheduler_options, scheduler::memory::CreateStateStore()));
-  for (int i = 0; i < servers; ++i) {
+  for (int i = 0; i < options.servers; ++i) {
     KRONSERVE_RETURN_IF_ERROR(cluster->AddServer());
   }
   return cluster;
@@ -73,6 +82,12 @@ absl::Status MiniCluster::AddServer() {
 
 const std::string& MiniCluster::scheduler_address() const {
   return scheduler_->address();
+}
+
+absl::StatusOr<std::unique_ptr<worker::Session>> MiniCluster::Join(
+    const JobSpec& job) {
+  worker::LoopbackHub hub;
+  return JoinRank(job, 0, scheduler_address(), hub.Factory());
 }
 
 absl::Status MiniCluster::Run(

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "curvature/layer_shape.h"
 #include "kronserve/v1/job.pb.h"
 #include "scheduler/scheduler_process.h"
@@ -21,6 +22,13 @@
 #include "worker/session_dependencies.h"
 
 namespace kronserve {
+
+struct ClusterOptions {
+  int servers = 2;
+  // Short, so that a test of what happens after a lease need not wait long.
+  absl::Duration heartbeat = absl::Milliseconds(100);
+  absl::Duration lease = absl::Seconds(1);
+};
 
 struct JobSpec {
   std::string name = "job";
@@ -39,7 +47,11 @@ class MiniCluster {
  public:
   // Starts a scheduler and servers "server0", "server1", ...; returns when all
   // are registered.
-  static absl::StatusOr<std::unique_ptr<MiniCluster>> Start(int servers);
+  static absl::StatusOr<std::unique_ptr<MiniCluster>> Start(
+      const ClusterOptions& options);
+
+  // Joins one rank of a job, which must have one.
+  absl::StatusOr<std::unique_ptr<worker::Session>> Join(const JobSpec& job);
 
   // Joins `ranks` sessions, each on a thread of its own, runs `body` on each,
   // then finishes the job. The first error of any rank.
