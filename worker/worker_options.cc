@@ -119,6 +119,8 @@ void AddTrainingFlags(OptionSet* set, WorkerOptions* o) {
   set->Add("lr-schedule", &o->lr_schedule, "cosine ends at 0",
            {"constant", "cosine"});
   set->Add("momentum", &o->momentum, "of kfac and sgd", RealRange{0, 1});
+  set->Add("beta1", &o->beta1, "of adam: weight on its old mean gradient",
+           RealRange{0, 0.999999});
   set->Add("weight-decay", &o->weight_decay,
            "added to the gradient after preconditioning", RealRange{0, 1e3});
   set->Add("target-accuracy", &o->target_accuracy,
@@ -384,8 +386,8 @@ TrainerOptions ToTrainerOptions(const WorkerOptions& options) {
   trainer.verify_replicas = options.verify_replicas;
   trainer.hash_log = options.hash_log;
   trainer.fingerprint =
-      absl::StrCat(options.optimizer, " ", options.momentum, " ",
-                   options.weight_decay, " ", options.model);
+      absl::StrCat(options.optimizer, " ", options.momentum, " ", options.beta1,
+                   " ", options.weight_decay, " ", options.model);
   return trainer;
 }
 

@@ -56,6 +56,7 @@ struct WorkerOptions {
   double lr = 0;
   std::string lr_schedule = "constant";
   double momentum = 0.9;
+  double beta1 = 0.9;
   double weight_decay = 0;
   double target_accuracy = 0;
   bool stop_at_target = false;

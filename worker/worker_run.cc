@@ -45,6 +45,7 @@ std::unique_ptr<Optimizer<float>> CreateOptimizer(
     const WorkerOptions& options) {
   if (options.optimizer == "adam") {
     AdamOptions adam;
+    adam.beta1 = options.beta1;
     adam.weight_decay = options.weight_decay;
     return CreateAdam<float>(adam);
   }
