@@ -3,9 +3,11 @@
 #include <grpcpp/client_context.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
@@ -19,6 +21,8 @@ constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Seconds(1);
 constexpr absl::Duration kDefaultPeriod = absl::Seconds(1);
 constexpr absl::Duration kShortestPeriod = absl::Milliseconds(10);
+// Between heartbeats that callers cause, however many there are.
+constexpr absl::Duration kSoon = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -110,13 +114,13 @@ void SchedulerLink::Run() {
 }
 
 void SchedulerLink::WaitFor(absl::Duration delay) {
-  const auto end =
-      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(delay);
+  const absl::Time start = SteadyClock().Now();
   MutexLock lock(&mu_);
-  while (!stopping_ && !soon_) {
-    const auto left = end - std::chrono::steady_clock::now();
-    if (left <= left.zero()) break;
-    changed_.WaitFor(&mu_, absl::FromChrono(left));
+  while (!stopping_) {
+    const absl::Duration wait = soon_ ? std::min(delay, kSoon) : delay;
+    const absl::Duration left = start + wait - SteadyClock().Now();
+    if (left <= absl::ZeroDuration()) break;
+    changed_.WaitFor(&mu_, left);
   }
   soon_ = false;
 }

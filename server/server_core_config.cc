@@ -103,7 +103,14 @@ absl::Status ServerCore::Adopt(JobState& job, const v1::JobConfig& config,
 
 void ServerCore::ReleaseLayer(OwnedLayer& layer, const std::string& why,
                               Effects* effects) {
-  staging_.Release(layer.state.ReleaseStaged());
+  const int64_t staged_bytes = layer.state.ReleaseStaged();
+  staging_.Release(staged_bytes);
+  if (staged_bytes > 0) {
+    effects->warnings.push_back(absl::StrCat(
+        "contributions are lost with layer '", layer.state.rules().name,
+        "': ", staged_bytes, " bytes after step ",
+        layer.state.rounds().closed_through(), ": ", why));
+  }
   for (uint64_t request : layer.waiting) {
     ReplyFallback(request, v1::FALLBACK_REASON_NOT_READY, why, effects);
   }
