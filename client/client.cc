@@ -195,6 +195,33 @@ void Client::OnAssignment(const v1::Assignment& assignment) {
         [](StepCore* core, absl::Time now) { return core->OnAssignment(now); });
 }
 
+std::vector<bool> Client::TakeLostOwners(int64_t step) {
+  MutexLock lock(&mu_);
+  const std::set<std::string> found = suspects_.TakeFound();
+  std::vector<bool> lost(request_.layers_size(), false);
+  if (found.empty()) return lost;
+  for (int layer = 0; layer < request_.layers_size(); ++layer) {
+    lost[layer] =
+        found.count(routing_.Owner(layer, step, routing_.active_epoch())) > 0;
+  }
+  return lost;
+}
+
+void Client::ShareLostOwners(int64_t step, const std::vector<bool>& lost) {
+  std::vector<Suspects::Change> changes;
+  {
+    MutexLock lock(&mu_);
+    for (size_t layer = 0; layer < lost.size(); ++layer) {
+      if (!lost[layer]) continue;
+      const std::string owner = routing_.Owner(static_cast<int>(layer), step,
+                                               routing_.active_epoch());
+      if (!owner.empty()) suspects_.AddShared(owner, timing_.clock->Now());
+    }
+    changes = suspects_.TakeChanges();
+  }
+  LogChanges(changes);
+}
+
 void Client::UseEpoch(uint64_t agreed) {
   MutexLock lock(&mu_);
   routing_.Activate(agreed);

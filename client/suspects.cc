@@ -7,7 +7,17 @@ namespace kronserve::client {
 void Suspects::Add(const std::string& server, absl::Time now,
                    const std::string& reason) {
   if (!since_.emplace(server, now).second) return;
+  found_.insert(server);
   changes_.push_back({server, true, reason});
+}
+
+void Suspects::AddShared(const std::string& server, absl::Time now) {
+  if (!since_.emplace(server, now).second) return;
+  changes_.push_back({server, true, "another rank lost it"});
+}
+
+std::set<std::string> Suspects::TakeFound() {
+  return std::exchange(found_, {});
 }
 
 void Suspects::Clear(const std::string& server) {

@@ -9,6 +9,7 @@
 #define KRONSERVE_CLIENT_SUSPECTS_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,13 @@ class Suspects {
   void Add(const std::string& server, absl::Time now,
            const std::string& reason);
 
+  // As Add(), on another rank's word: TakeFound() does not return it, or two
+  // ranks would keep each other's suspicion alive for ever.
+  void AddShared(const std::string& server, absl::Time now);
+
+  // Servers that Add() made suspects since the last call.
+  std::set<std::string> TakeFound();
+
   // `server` answered: it is no suspect any more.
   void Clear(const std::string& server);
 
@@ -48,6 +56,7 @@ class Suspects {
 
  private:
   std::map<std::string, absl::Time> since_;  // Suspected or last probed.
+  std::set<std::string> found_;
   std::vector<Change> changes_;
 };
 

@@ -19,6 +19,16 @@ TEST(Suspects, ProbesOnceAnInterval) {
   EXPECT_FALSE(suspects.TakeProbe("b", kStart + absl::Seconds(2)));
 }
 
+TEST(Suspects, FindsAreSharedOnceAndNotPassedOn) {
+  Suspects suspects;
+  suspects.Add("a", kStart, "budget spent");
+  suspects.AddShared("b", kStart);
+  EXPECT_TRUE(suspects.Contains("b"));
+  EXPECT_EQ(suspects.TakeFound(), std::set<std::string>{"a"});
+  EXPECT_TRUE(suspects.TakeFound().empty());
+  EXPECT_TRUE(suspects.TakeProbe("b", kStart + absl::Seconds(1)));
+}
+
 TEST(Suspects, ReportsEachChangeOnce) {
   Suspects suspects;
   suspects.Clear("a");

@@ -92,6 +92,10 @@ std::optional<CloseAs> LayerRounds::Decide(const Round& round,
   return enough ? CloseAs::kMerge : CloseAs::kDrop;
 }
 
+void LayerRounds::Pass(int64_t step) {
+  if (open_.empty()) closed_through_ = std::max(closed_through_, step - 1);
+}
+
 std::vector<ClosedRound> LayerRounds::Close(const StepLedger& ledger,
                                             absl::Time now) {
   std::vector<ClosedRound> closed;

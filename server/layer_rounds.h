@@ -70,6 +70,12 @@ class LayerRounds {
   void Remember(int64_t step, int rank, v1::FactorKind kind,
                 Contribution contribution);
 
+  // A rank has ended `step`. Ranks begin a step only after the vote on the one
+  // before, so no push of an earlier step is to be expected any more: without
+  // an open round the steps before are closed. Or a layer that was placed here
+  // between two rounds would wait for a round that went to its lost owner.
+  void Pass(int64_t step);
+
   // Closes, in step order, every round that may close now.
   std::vector<ClosedRound> Close(const StepLedger& ledger, absl::Time now);
 

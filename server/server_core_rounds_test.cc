@@ -270,6 +270,28 @@ TEST_F(RoundsTest, RoundsCloseInStepOrder) {
   EXPECT_THAT(*layer().averages().a, ElementsAre(3.5, 0, 3.5));
 }
 
+// A layer placed here after step 5's round went to its lost owner: the steps up
+// to the next round must not wait for it.
+TEST_F(RoundsTest, NoRoundToWaitForIsNoFactorsAtOnce) {
+  v1::JobOptions options = AsyncOptions(2);
+  options.set_factor_update_steps(5);
+  v1::ConfigureJobRequest request = MakeJob({kLayer}, 2, options);
+  request.mutable_config()
+      ->mutable_assignment()
+      ->mutable_owners(0)
+      ->set_from_step(4);
+  ASSERT_THAT(driver_.Configure(request), IsOk());
+  ASSERT_THAT(driver_.Commit(0, 7), IsOk());
+  EXPECT_EQ(layer().rounds().closed_through(), 6);
+  const v1::ContributionResult late = Push(1, 5, 1);
+  EXPECT_EQ(late.outcome(), v1::CONTRIBUTION_OUTCOME_LATE);
+  // An open round is not passed over: its deadline decides.
+  Push(0, 10, 1);
+  ASSERT_THAT(driver_.Commit(0, 11), IsOk());
+  EXPECT_EQ(layer().rounds().num_open(), 1);
+  EXPECT_EQ(layer().rounds().closed_through(), 6);
+}
+
 TEST_F(RoundsTest, SynchronousRoundThatAllRanksHavePassedCloses) {
   Start(2, SyncOptions());
   Push(0, 0, 1);  // Rank 1's push was lost.

@@ -66,6 +66,9 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
   } else {
     job->ledger().Commit(call.step(), call.rank());
   }
+  for (auto& [index, layer] : job->layers()) {
+    layer.state.rounds().Pass(call.step());
+  }
   AdvanceAll(*job, now, effects);
   job->PruneLedger();
   if (const absl::Status status = staging_.Reserve(bytes); !status.ok()) {

@@ -221,11 +221,14 @@ absl::Status JoinedSession::Agree(
   StepBallot ballot;
   ballot.epoch_held = parts_.client->held_epoch();
   ballot.voided = !settings.void_reason.empty();
-  for (const HeldAnswer& layer : *held) {
+  const std::vector<bool> lost = parts_.client->TakeLostOwners(next_step_);
+  for (size_t i = 0; i < held->size(); ++i) {
+    const HeldAnswer& layer = (*held)[i];
     ballot.layers.push_back(
-        {layer.preconditioned, layer.version, layer.checksum});
+        {layer.preconditioned, layer.version, layer.checksum, lost[i]});
   }
   KRONSERVE_ASSIGN_OR_RETURN(*decision, VoteStep(*parts_.job_group, ballot));
+  parts_.client->ShareLostOwners(next_step_, decision->owner_lost);
   return absl::OkStatus();
 }
 

@@ -5,8 +5,9 @@
 namespace kronserve::worker {
 namespace {
 
-constexpr size_t kStepWords = 2;   // Commit (0: void), epoch held.
-constexpr size_t kLayerWords = 5;  // Flag, version, ~version, checksum, ~.
+constexpr size_t kStepWords = 2;  // Commit (0: void), epoch held.
+// Flag, version, ~version, checksum, ~checksum, owner kept.
+constexpr size_t kLayerWords = 6;
 
 // Whether all ranks had the same value: ~x falls as x grows, so the minimum of
 // ~x is that of the largest x.
@@ -28,6 +29,7 @@ std::vector<int64_t> EncodeBallot(const StepBallot& ballot) {
     words.push_back(~layer.version);
     words.push_back(checksum);
     words.push_back(~checksum);
+    words.push_back(layer.owner_lost ? 0 : 1);
   }
   return words;
 }
@@ -40,6 +42,7 @@ StepDecision DecideStep(const std::vector<int64_t>& minimum) {
     decision.preconditioned.push_back(!decision.voided && minimum[at] == 1 &&
                                       Same(minimum[at + 1], minimum[at + 2]) &&
                                       Same(minimum[at + 3], minimum[at + 4]));
+    decision.owner_lost.push_back(minimum[at + 5] == 0);
   }
   return decision;
 }

@@ -22,6 +22,8 @@ struct LayerBallot {
   bool preconditioned = false;
   int64_t version = 0;
   uint64_t checksum = 0;  // Of V as this rank holds it.
+  // This step made the layer's owner a suspect of this rank.
+  bool owner_lost = false;
 };
 
 struct StepBallot {
@@ -35,10 +37,13 @@ struct StepDecision {
   std::vector<bool> preconditioned;  // Per layer; false: all fall back.
   uint64_t epoch = 0;                // Lowest held: used at the next step.
   bool voided = false;               // Any rank voided the step.
+  // Per layer: some rank lost its owner in this step. The others take its word,
+  // so that the same server does not cost each of them a budget in turn.
+  std::vector<bool> owner_lost;
 };
 
 // The ballot as numbers whose minimum over the ranks DecideStep() reads:
-// 2 + 5 per layer.
+// 2 + 6 per layer.
 std::vector<int64_t> EncodeBallot(const StepBallot& ballot);
 
 // A layer is preconditioned if every rank says so, with one version and one

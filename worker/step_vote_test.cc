@@ -18,7 +18,7 @@ using ::testing::_;
 using ::testing::ElementsAre;
 
 LayerBallot Good(int64_t version, uint64_t checksum) {
-  return {true, version, checksum};
+  return {true, version, checksum, false};
 }
 
 StepBallot Ballot(std::vector<LayerBallot> layers, uint64_t epoch = 1) {
@@ -40,9 +40,9 @@ StepDecision Decide(const std::vector<StepBallot>& ballots) {
   return DecideStep(minimum);
 }
 
-TEST(StepVote, EncodesCommitEpochAndFiveWordsPerLayer) {
+TEST(StepVote, EncodesCommitEpochAndSixWordsPerLayer) {
   EXPECT_THAT(EncodeBallot(Ballot({Good(4, 7)}, 3)),
-              ElementsAre(1, 3, 1, 4, -5, 7, -8));
+              ElementsAre(1, 3, 1, 4, -5, 7, -8, 1));
 }
 
 TEST(StepVote, EqualAnswersAreApplied) {
@@ -88,6 +88,15 @@ TEST(StepVote, OneVoidVoidsTheStep) {
   const auto decision = Decide({Ballot({Good(4, 7)}), voided});
   EXPECT_TRUE(decision.voided);
   EXPECT_THAT(decision.preconditioned, ElementsAre(false));
+}
+
+TEST(StepVote, AnOwnerLostByOneRankIsLostForAll) {
+  LayerBallot lost;
+  lost.owner_lost = true;
+  const auto decision =
+      Decide({Ballot({Good(4, 7), Good(1, 9)}), Ballot({Good(4, 7), lost})});
+  EXPECT_THAT(decision.owner_lost, ElementsAre(false, true));
+  EXPECT_THAT(decision.preconditioned, ElementsAre(true, false));
 }
 
 TEST(StepVote, AgreesOnTheLowestEpochHeld) {
