@@ -19,6 +19,7 @@ PreconditionCall::PreconditionCall(ServerRuntime* runtime,
 }
 
 void PreconditionCall::OnReadDone(bool ok) {
+  MutexLock reading(&reading_mu_);
   if (!ok) {
     EndOfInput();
     return;
@@ -178,7 +179,10 @@ void PreconditionCall::OnDone() {
     MutexLock lock(&mailbox_->mu);
     mailbox_->call = nullptr;
   }
-  if (ticket_.has_value()) runtime_->Cancel(ticket_->requests);
+  {
+    MutexLock reading(&reading_mu_);
+    if (ticket_.has_value()) runtime_->Cancel(ticket_->requests);
+  }
   delete this;
 }
 

@@ -17,6 +17,7 @@ PushFactorsCall::PushFactorsCall(ServerRuntime* runtime,
 }
 
 void PushFactorsCall::OnReadDone(bool ok) {
+  MutexLock lock(&mu_);
   if (ok) {
     const absl::Status status = Take();
     if (!status.ok()) {
@@ -96,7 +97,10 @@ void PushFactorsCall::End(const absl::Status& status) {
 }
 
 void PushFactorsCall::OnDone() {
-  if (ticket_.has_value()) runtime_->AbandonPush(*ticket_);
+  {
+    MutexLock lock(&mu_);
+    if (ticket_.has_value()) runtime_->AbandonPush(*ticket_);
+  }
   delete this;
 }
 
