@@ -1,0 +1,1 @@
+"""A Kronserve cluster on this machine: processes, training runs, reports."""
