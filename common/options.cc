@@ -84,20 +84,19 @@ std::string QuoteIfNeeded(const std::string& value) {
   return absl::StrCat("\"", absl::CEscape(value), "\"");
 }
 
-// `text` in lines of at most 74 characters, each indented by six.
-std::string Wrapped(const std::string& text) {
+// `text` in lines of at most 80 characters, each indented by `indent`.
+std::string Wrapped(const std::string& text,
+                    const std::string& indent = "      ") {
   std::string lines;
-  size_t width = 0;
+  std::string line;
   for (const std::string& word : SplitAt(text, ' ')) {
-    if (width > 0 && width + 1 + word.size() > 74) {
-      lines += '\n';
-      width = 0;
+    if (!line.empty() && line.size() + 1 + word.size() > 80) {
+      absl::StrAppend(&lines, line, "\n");
+      line.clear();
     }
-    lines += width == 0 ? "      " : " ";
-    width += word.size() + (width == 0 ? 0 : 1);
-    lines += word;
+    absl::StrAppend(&line, line.empty() ? indent : " ", word);
   }
-  return lines + '\n';
+  return absl::StrCat(lines, line, "\n");
 }
 
 }  // namespace
@@ -369,7 +368,9 @@ bool OptionSet::ParseOrExit(int argc, char** argv, int* exit_code) {
 
 std::string OptionSet::Help() const {
   std::string help = absl::StrCat(
-      program_, " ", KRONSERVE_VERSION, ": ", purpose_, "\n\nUsage: ", program_,
+      Wrapped(absl::StrCat(program_, " ", KRONSERVE_VERSION, ": ", purpose_),
+              ""),
+      "\nUsage: ", program_,
       " [--option=value ...]\n\nOptions, with their defaults in brackets:\n\n");
   for (const Option& option : options_) {
     const std::string note =
@@ -393,8 +394,8 @@ std::string OptionSet::Help() const {
       Wrapped("Print this and exit."));
   absl::StrAppend(&help,
                   "\nTIME is 500ms, 2s or 5m; SIZE is 4096, 512KiB, 64MiB or "
-                  "2GiB.\nExit status: 0 when all went well, 2 when the "
-                  "options have a fault.\n");
+                  "2GiB.\nExit status: 0 when all went well, 1 when not, 2 "
+                  "when the options have a fault.\n");
   return help;
 }
 

@@ -25,6 +25,10 @@ using ::testing::StartsWith;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
+std::vector<std::string> SplitLines(const std::string& text) {
+  return absl::StrSplit(text, '\n');
+}
+
 struct Values {
   std::string listen = "127.0.0.1:0";
   std::string scheduler;
@@ -323,8 +327,15 @@ TEST_F(OptionsTest, HelpTeaches) {
                   HasSubstr("memory to use [1GiB]"), HasSubstr("--config=FILE"),
                   HasSubstr("--print-config"), HasSubstr("TIME is 500ms"),
                   HasSubstr("Exit status")));
-  const std::vector<std::string> lines = absl::StrSplit(help, '\n');
-  for (const std::string& line : lines) {
+  for (const std::string& line : SplitLines(help)) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST_F(OptionsTest, HelpWrapsALongPurpose) {
+  const std::string words = "one two three four five six seven eight nine ten ";
+  const std::string help = OptionSet("kron-test", words + words + ".").Help();
+  for (const std::string& line : SplitLines(help)) {
     EXPECT_LE(line.size(), 80u) << line;
   }
 }

@@ -54,8 +54,6 @@ class Panel:
         yield (f'<line x1="{self._left}" y1="{y:.1f}" '
                f'x2="{self._left + PANEL_WIDTH}" y2="{y:.1f}" '
                f'stroke="{INK}" stroke-dasharray="5 4"/>')
-        yield text(self._left + PANEL_WIDTH - 4, y - 5,
-                   f"target {100 * target:g} %", INK, "end")
         clip = f"panel{self._left}"
         yield (f'<clipPath id="{clip}"><rect x="{self._left}" y="{TOP}" '
                f'width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}"/></clipPath>'
@@ -63,6 +61,10 @@ class Panel:
         for optimizer, seed, points in self._series:
             yield self._curve(optimizer, seed, points)
         yield "</g>"
+        # On top of the curves, with a rim that keeps it readable there.
+        yield ('<g stroke="#ffffff" stroke-width="4" paint-order="stroke">'
+               + text(self._left + PANEL_WIDTH - 4, y + 16,
+                      f"target {100 * target:g} %", INK, "end") + "</g>")
 
     def _axes(self):
         bottom, right = TOP + PANEL_HEIGHT, self._left + PANEL_WIDTH
@@ -115,7 +117,7 @@ def legend(optimizers):
         yield (f'<line x1="{x}" y1="46" x2="{x + 26}" y2="46" '
                f'stroke="{COLOURS[optimizer]}" stroke-width="3"/>')
         yield text(x + 32, 50, LABELS[optimizer], INK)
-        x += 60 + 8 * len(LABELS[optimizer])
+        x += 62 + 6.5 * len(LABELS[optimizer])
 
 
 def draw(outcomes, target, title):
