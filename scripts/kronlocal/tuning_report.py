@@ -11,7 +11,8 @@ HEAD = """# Tuning
 Written by `scripts/tune.py`; the settings that `scripts/quickstart.sh` ships come from it. Every optimizer
 got the same number of trials, on the grid printed below; the best point has tried neighbours on all sides (the end of
 an option's range counts as one). A cell is the steps until an evaluation, and one of the two after it, were at the
-target, or the final accuracy in brackets where that never happened; `-` was not tried. Trials ran with one server and one worker, seed 1, and constant learning rates.
+target, or the final accuracy in brackets where that never happened; `-` was not tried. Trials ran with one server and
+one worker, seed 1, and constant learning rates.
 Settings were chosen by test accuracy, for all optimizers alike: the numbers compare them, they do not estimate
 accuracy on new data. Options that are not named have the defaults of `kronserve-worker --help`. Seconds are not
 listed here: they depend on the machine, and `scripts/quickstart.sh` prints yours.
