@@ -44,6 +44,20 @@ function(kronserve_program)
   install(TARGETS ${ARG_NAME})
 endfunction()
 
+# GoogleTest's headers cost more to compile than most tests: parsed once here,
+# and a test's own code is not worth optimising (what it tests is).
+if(KRONSERVE_BUILD_TESTS)
+  file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "")
+  add_library(kronserve_test_headers OBJECT
+    ${PROJECT_BINARY_DIR}/test_headers.cc)
+  target_link_libraries(kronserve_test_headers PRIVATE kronserve_flags
+    Threads::Threads GTest::gmock GTest::gtest_main)
+  target_compile_options(kronserve_test_headers PRIVATE
+    $<$<CONFIG:Release>:-O0>)
+  target_precompile_headers(kronserve_test_headers PRIVATE
+    <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 # kronserve_test(NAME round_test SRCS round_test.cc DEPS ... [LABEL unit]
 #                [TIMEOUT 30])
 #
@@ -62,7 +76,9 @@ function(kronserve_test)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE kronserve_flags ${ARG_DEPS}
-    GTest::gmock GTest::gtest_main)
+    Threads::Threads GTest::gmock GTest::gtest_main)
+  target_compile_options(${ARG_NAME} PRIVATE $<$<CONFIG:Release>:-O0>)
+  target_precompile_headers(${ARG_NAME} REUSE_FROM kronserve_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES
     LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
