@@ -51,9 +51,10 @@ if(KRONSERVE_BUILD_TESTS)
   add_library(kronserve_test_headers OBJECT
     ${PROJECT_BINARY_DIR}/test_headers.cc)
   target_link_libraries(kronserve_test_headers PRIVATE kronserve_flags
-    Threads::Threads GTest::gmock GTest::gtest_main)
+    GTest::gmock GTest::gtest_main)
+  # -pthread: the tests get it from what they link, and must not differ.
   target_compile_options(kronserve_test_headers PRIVATE
-    $<$<CONFIG:Release>:-O0>)
+    -pthread $<$<CONFIG:Release>:-O0>)
   target_precompile_headers(kronserve_test_headers PRIVATE
     <gmock/gmock.h> <gtest/gtest.h>)
 endif()
@@ -76,8 +77,9 @@ function(kronserve_test)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE kronserve_flags ${ARG_DEPS}
-    Threads::Threads GTest::gmock GTest::gtest_main)
-  target_compile_options(${ARG_NAME} PRIVATE $<$<CONFIG:Release>:-O0>)
+    GTest::gmock GTest::gtest_main)
+  target_compile_options(${ARG_NAME} PRIVATE
+    -pthread $<$<CONFIG:Release>:-O0>)
   target_precompile_headers(${ARG_NAME} REUSE_FROM kronserve_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES

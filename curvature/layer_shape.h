@@ -10,12 +10,15 @@
 
 namespace kronserve::curvature {
 
+enum class LayerKind { kLinear, kConv2d };
+
 // A weight matrix W [d_out, d_in]; with a bias, its last column.
 struct LayerShape {
   std::string name;
   int64_t d_out = 0;
   int64_t d_in = 0;  // The bias column is counted.
   bool has_bias = false;
+  LayerKind kind = LayerKind::kLinear;  // A convolution's kernel is flattened.
 
   int64_t gradient_size() const { return d_out * d_in; }
 };

@@ -1,11 +1,9 @@
 #include "server/server_process.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/address_file.h"
 #include "common/clock.h"
 #include "common/grpc_server.h"
 #include "common/incarnation.h"
@@ -27,24 +25,6 @@ absl::StatusOr<v1::CostCurve> ProbeCost(const ServerOptions& options,
                                         linalg::Device device) {
   if (options.cost_probe == "default") return DefaultCostCurve();
   return MeasureCostCurve(device, kProbeBudget, SteadyClock());
-}
-
-// Written beside and renamed, so that a reader never sees half an address.
-absl::Status WriteAddressFile(const std::string& path,
-                              const std::string& address) {
-  if (path.empty()) return absl::OkStatus();
-  const std::string beside = path + ".new";
-  std::FILE* const file = std::fopen(beside.c_str(), "w");
-  bool written = file != nullptr;
-  if (written) {
-    written = std::fprintf(file, "%s\n", address.c_str()) > 0;
-    written = std::fclose(file) == 0 && written;
-  }
-  if (written && std::rename(beside.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "cannot write the address file ", path, ": ", std::strerror(errno)));
 }
 
 RuntimeOptions MakeRuntimeOptions(const ServerOptions& options,

@@ -65,9 +65,9 @@ v1::JoinJobRequest JoinRequest(
   for (const curvature::LayerShape& shape : layers) {
     v1::LayerSpec* layer = request.add_layers();
     layer->set_name(shape.name);
-    // A shape does not tell a flattened kernel from a weight matrix, and
-    // nothing behind the registration treats them differently.
-    layer->set_kind(v1::LAYER_KIND_LINEAR);
+    layer->set_kind(shape.kind == curvature::LayerKind::kConv2d
+                        ? v1::LAYER_KIND_CONV2D
+                        : v1::LAYER_KIND_LINEAR);
     layer->set_d_out(shape.d_out);
     layer->set_d_in(shape.d_in);
     layer->set_has_bias(shape.has_bias);

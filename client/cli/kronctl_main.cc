@@ -22,6 +22,9 @@ constexpr char kUsage[] =
     "Commands:\n"
     "  status   servers, jobs, and which server owns which layer\n"
     "\n"
+    "Example: kronctl status --scheduler=127.0.0.1:7710\n"
+    "Exit status: 0 done, 1 the scheduler cannot be reached, 2 wrong use.\n"
+    "\n"
     "Run 'kronctl COMMAND --help' for its options.\n";
 
 int Status(int argc, char** argv) {

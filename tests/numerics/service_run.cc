@@ -155,7 +155,8 @@ worker::Dataset ClusteredPoints() {
 }
 
 absl::StatusOr<Trace> TrainThroughService(const RunOptions& options) {
-  KRONSERVE_ASSIGN_OR_RETURN(auto cluster, MiniCluster::Start({options.servers}));
+  KRONSERVE_ASSIGN_OR_RETURN(auto cluster,
+                             MiniCluster::Start({options.servers}));
   const worker::Dataset dataset = ClusteredPoints();
   JobSpec job;
   job.ranks = options.ranks;

@@ -50,7 +50,7 @@ class Convolution final : public Layer<T> {
                     geometry.in_width),
         kernel_(out_channels, geometry.patch_size()) {
     weights_.shape = {name, out_channels, geometry.patch_size() + 1,
-                      /*has_bias=*/true};
+                      /*has_bias=*/true, curvature::LayerKind::kConv2d};
     weights_.geometry = geometry;
     weights_.values = Matrix<T>(out_channels, geometry.patch_size() + 1);
     weights_.gradient = Matrix<T>(out_channels, geometry.patch_size() + 1);
