@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -287,7 +288,13 @@ TEST(Cluster, SeveralJobsShareOnePool) {
   }
   EXPECT_THAT(other->Finish(), IsOk());
   EXPECT_THAT(other->Finish(), IsOk());  // Twice is fine.
+  // The scheduler tells the servers after it has answered.
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
   for (int server : {0, 1}) {
+    while (cluster->server(server).Status().predicted_bytes() > 0 &&
+           absl::Now() < deadline) {
+      std::this_thread::yield();
+    }
     EXPECT_EQ(cluster->server(server).Status().predicted_bytes(), 0) << server;
   }
 }
