@@ -23,7 +23,8 @@ been seen. Digits: the first finished search (margin 0.5 points, score = first e
 two of that data set's 360 test images, so the margin became 1.5 points and the score a target that holds. Fashion-MNIST:
 the margin went from 0.4 to 0.6 points and the centres of the grids were moved after 15 exploratory runs (4 SGD, 3
 Adam, 8 K-FAC) that are not among the trials below; the search then ran once. Seed 1 chose the settings and is one of the
-three seeds shown. `scripts/quickstart.sh --seed 101 --seeds 3` compares the settings on seeds that chose nothing.
+three seeds shown. `scripts/quickstart.sh --seed 101 --seeds 3` compares the settings on seeds that chose nothing;
+Fashion-MNIST, median steps to 87.9 %: K-FAC 380, SGD 1100, Adam 1060.
 """
 
 
