@@ -8,7 +8,7 @@ include(GoogleTest)
 add_library(kronserve_flags INTERFACE)
 target_include_directories(kronserve_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_features(kronserve_flags INTERFACE cxx_std_17)
-target_compile_options(kronserve_flags INTERFACE -Wall -Wextra)
+target_compile_options(kronserve_flags INTERFACE -Wall -Wextra -pthread)
 if(KRONSERVE_WERROR)
   target_compile_options(kronserve_flags INTERFACE -Werror)
 endif()
@@ -27,6 +27,7 @@ function(kronserve_library)
   if(ARG_SRCS)
     add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
     target_link_libraries(${target} PUBLIC kronserve_flags ${ARG_DEPS})
+    target_precompile_headers(${target} REUSE_FROM kronserve_headers)
   else()
     add_library(${target} INTERFACE ${ARG_HDRS})
     target_link_libraries(${target} INTERFACE kronserve_flags ${ARG_DEPS})
@@ -39,25 +40,14 @@ function(kronserve_program)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE kronserve_flags ${ARG_DEPS})
+  target_precompile_headers(${ARG_NAME} REUSE_FROM kronserve_headers)
   set_target_properties(${ARG_NAME} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   install(TARGETS ${ARG_NAME})
 endfunction()
 
-# GoogleTest's headers cost more to compile than most tests: parsed once here,
-# and a test's own code is not worth optimising (what it tests is).
-if(KRONSERVE_BUILD_TESTS)
-  file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "")
-  add_library(kronserve_test_headers OBJECT
-    ${PROJECT_BINARY_DIR}/test_headers.cc)
-  target_link_libraries(kronserve_test_headers PRIVATE kronserve_flags
-    GTest::gmock GTest::gtest_main)
-  # -pthread: the tests get it from what they link, and must not differ.
-  target_compile_options(kronserve_test_headers PRIVATE
-    -pthread $<$<CONFIG:Release>:-O0>)
-  target_precompile_headers(kronserve_test_headers PRIVATE
-    <gmock/gmock.h> <gtest/gtest.h>)
-endif()
+# A test's own code is not worth optimising: what it tests is.
+set(KRONSERVE_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
 
 # kronserve_test(NAME round_test SRCS round_test.cc DEPS ... [LABEL unit]
 #                [TIMEOUT 30])
@@ -78,8 +68,7 @@ function(kronserve_test)
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE kronserve_flags ${ARG_DEPS}
     GTest::gmock GTest::gtest_main)
-  target_compile_options(${ARG_NAME} PRIVATE
-    -pthread $<$<CONFIG:Release>:-O0>)
+  target_compile_options(${ARG_NAME} PRIVATE ${KRONSERVE_TEST_OPTIONS})
   target_precompile_headers(${ARG_NAME} REUSE_FROM kronserve_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES

@@ -7,8 +7,8 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/check_all.sh [--only NAME[,NAME...]] [--tidy-all] [--no-setup]
 
-  --only      run these checks only: format, hygiene, release, asan, tsan,
-              clang, tidy, quickstart
+  --only      run these checks only: format, hygiene, release, asan, tsan, gcc,
+              tidy, quickstart
   --tidy-all  clang-tidy over all files; without it, over those that differ
               from the branch's upstream or, without one, from the last commit
               but one
@@ -59,7 +59,7 @@ check_tsan() {
     -R "$threaded" -E '^check_' --no-tests=error --output-on-failure
 }
 
-check_clang() { build cpu-clang; }
+check_gcc() { build cpu-gcc; }
 
 changed_sources() {
   local base
@@ -72,18 +72,18 @@ changed_sources() {
   git diff --name-only --diff-filter=d "$base" -- '*.cc'
 }
 
-# Needs the compile commands and generated headers of check_clang.
+# Needs the compile commands and generated headers of check_gcc.
 check_tidy() {
-  build cpu-clang || return 1
+  build cpu-gcc || return 1
   changed_sources | xargs -r -P "$(nproc)" -n 1 \
-    clang-tidy -p build/cpu-clang --quiet
+    clang-tidy -p build/cpu-gcc --quiet
 }
 
 check_quickstart() {
   scripts/quickstart.sh --dataset digits --quick
 }
 
-names=(format hygiene release asan tsan clang tidy quickstart)
+names=(format hygiene release asan tsan gcc tidy quickstart)
 for name in ${only//,/ }; do
   if [[ " ${names[*]} " != *" $name "* ]]; then
     echo "unknown check '$name': choose from ${names[*]}" >&2
