@@ -250,7 +250,10 @@ TEST(Cluster, AKilledServerCostsItsLayersUntilTheyArePlacedAgain) {
   for (int64_t step = 0; step < kKillAt; ++step) {
     EXPECT_EQ(seen[0].results[step].fallbacks, 0) << step;
   }
-  const StepResult& lost = seen[0].results[kKillAt];
+  // The other ranks may have had their answers of the step of the kill.
+  const StepResult& hit = seen[0].results[kKillAt];
+  const StepResult& lost =
+      hit.fallbacks > 0 ? hit : seen[0].results[kKillAt + 1];
   EXPECT_GT(lost.fallbacks, 0);
   EXPECT_LT(lost.fallbacks, 4);  // The other server's layers went on.
   EXPECT_EQ(seen[0].results.back().fallbacks, 0);
