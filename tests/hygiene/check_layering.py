@@ -9,7 +9,8 @@ import re
 import repository
 
 LEVELS = {
-    "common": 0, "proto": 0, "linalg": 1, "curvature": 2, "placement": 2,
+    "common": 0, "proto": 0, "checkpoint": 1, "linalg": 1,
+    "curvature": 2, "placement": 2,
     "server": 3, "scheduler": 3, "client": 3, "worker": 4,
     "tests": 5, "benchmarks": 5, "examples": 5,
 }
@@ -140,6 +141,10 @@ def self_test():
     expect("curvature/a.h", '"placement/a.h"', "may not include placement")
     expect("server/a.cc", '"scheduler/a.h"', "may not include scheduler")
     expect("server/a.cc", '"kronserve/client.h"', "may not include client")
+    expect("server/a.cc", '"checkpoint/store.h"')
+    expect("client/cli/a.cc", '"checkpoint/verify.h"')
+    expect("checkpoint/a.cc", '"server/a.h"', "may not include server")
+    expect("checkpoint/a.cc", '"linalg/a.h"', "may not include linalg")
     expect("server/server_main.cc", '"worker/session.h"')
     expect("proto/a.cc", '"common/log.h"')
     expect("common/a.cc", '"proto/tensor_chunks.h"', "may not include proto")
