@@ -33,14 +33,18 @@ absl::Status RoutingTable::Check(const v1::Assignment& assignment) const {
   }
   for (int layer = 0; layer < num_layers_; ++layer) {
     const v1::LayerOwner& owner = assignment.owners(layer);
-    if (owner.layer() == layer &&
-        (owner.server().empty() || known.count(owner.server()) > 0)) {
+    const auto reachable = [&known](const std::string& server) {
+      return server.empty() || known.count(server) > 0;
+    };
+    if (owner.layer() == layer && reachable(owner.server()) &&
+        reachable(owner.source())) {
       continue;
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "assignment of epoch ", assignment.epoch(), ": entry ", layer,
-        " names layer ", owner.layer(), " and server '", owner.server(),
-        "', expected layer ", layer, " and a server with an address"));
+        " names layer ", owner.layer(), ", server '", owner.server(),
+        "' and source '", owner.source(), "', expected layer ", layer,
+        " and servers with an address"));
   }
   return absl::OkStatus();
 }
@@ -74,12 +78,17 @@ std::string RoutingTable::Owner(int layer, int64_t step, uint64_t epoch) const {
     --it;
     const v1::LayerOwner& owner = it->second.owners(layer);
     if (owner.from_step() <= step) return owner.server();
+    if (!owner.source().empty()) return owner.source();
   }
-  return "";
+  return NewestOwner(layer);
 }
 
 std::string RoutingTable::NewestOwner(int layer) const {
   return held_.empty() ? "" : held_.rbegin()->second.owners(layer).server();
+}
+
+std::string RoutingTable::NewestSource(int layer) const {
+  return held_.empty() ? "" : held_.rbegin()->second.owners(layer).source();
 }
 
 std::vector<std::string> RoutingTable::Owners(int64_t step,

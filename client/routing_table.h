@@ -44,13 +44,18 @@ class RoutingTable {
   uint64_t active_epoch() const { return active_; }
   uint64_t term() const { return term_; }
 
-  // The server that answers `layer` at `step`, as of `epoch`: that of the
-  // newest assignment up to `epoch` whose from_step is not after `step`. Empty
-  // when there is none.
+  // The server that answers `layer` at `step`, as of `epoch`. The newest
+  // assignment up to `epoch` decides: its server from from_step on, before that
+  // its source; without a source the assignment before it decides. When none
+  // held reaches back to `step`, the newest server: it may have the state.
+  // Empty when the layer had no owner then.
   std::string Owner(int layer, int64_t step, uint64_t epoch) const;
 
   // The owner of `layer` by the newest assignment, whatever its from_step.
   std::string NewestOwner(int layer) const;
+  // The server that `layer` moves away from by the newest assignment; empty
+  // when it does not move.
+  std::string NewestSource(int layer) const;
 
   // Every server that answers some layer at `step`, as of `epoch`; sorted.
   std::vector<std::string> Owners(int64_t step, uint64_t epoch) const;

@@ -67,6 +67,32 @@ TEST(RoutingTable, OwnerFollowsFromStep) {
   EXPECT_THAT(table.Owners(10, 2), ElementsAre("a", "b"));
 }
 
+TEST(RoutingTable, SourceAnswersTheStepsBefore) {
+  RoutingTable table("job", 2);
+  Adopt(table, MakeAssignment(2, 1, {{"b", 10, "a"}, {"c", 0}}));
+  EXPECT_EQ(table.Owner(0, 9, 2), "a");
+  EXPECT_EQ(table.Owner(0, 10, 2), "b");
+  EXPECT_EQ(table.NewestSource(0), "a");
+  EXPECT_EQ(table.NewestSource(1), "");
+  EXPECT_THAT(table.Owners(9, 2), ElementsAre("a", "c"));
+  EXPECT_THAT(table.Owners(10, 2), ElementsAre("b", "c"));
+
+  // "b" is lost before the state came: it stays with "a", then moves to "c".
+  Adopt(table, MakeAssignment(3, 1, {{"a", 10}, {"c", 0}}));
+  EXPECT_EQ(table.Owner(0, 9, 3), "a");
+  EXPECT_EQ(table.Owner(0, 10, 3), "a");
+  EXPECT_EQ(table.NewestSource(0), "");
+  Adopt(table, MakeAssignment(4, 1, {{"c", 12, "a"}, {"c", 0}}));
+  EXPECT_EQ(table.Owner(0, 11, 4), "a");
+  EXPECT_EQ(table.Owner(0, 12, 4), "c");
+}
+
+TEST(RoutingTable, StepsBeforeAllThatIsHeldGoToTheNewestOwner) {
+  RoutingTable table("job", 1);
+  Adopt(table, MakeAssignment(7, 1, {{"b", 50}}));
+  EXPECT_EQ(table.Owner(0, 49, 7), "b");
+}
+
 TEST(RoutingTable, LayerWithoutServerHasNoOwner) {
   RoutingTable table("job", 2);
   Adopt(table, MakeAssignment(1, 1, {{""}, {"a"}}));
@@ -93,7 +119,7 @@ TEST(RoutingTable, HoldsABoundedNumber) {
   }
   EXPECT_EQ(table.Owner(0, 100, 100), "s100");
   EXPECT_EQ(table.Owner(0, 90, 100), "s90");
-  EXPECT_EQ(table.Owner(0, 1, 100), "") << "kept for ever";
+  EXPECT_EQ(table.Owner(0, 1, 100), "s100") << "kept for ever";
 }
 
 TEST(RoutingTable, RefusesWhatDoesNotFitTheJob) {
@@ -115,6 +141,10 @@ TEST(RoutingTable, RefusesWhatDoesNotFitTheJob) {
   unnamed.mutable_servers()->RemoveLast();
   EXPECT_THAT(table.Adopt(unnamed), StatusIs(absl::StatusCode::kInvalidArgument,
                                              HasSubstr("server 'b'")));
+  unnamed = MakeAssignment(1, 1, {{"a"}, {"a", 5, "b"}});
+  unnamed.mutable_servers()->RemoveLast();
+  EXPECT_THAT(table.Adopt(unnamed), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("source 'b'")));
   EXPECT_EQ(table.held_epoch(), 0u);
 }
 

@@ -52,7 +52,7 @@ StepEffects StepCore::Begin(absl::Time now) {
     all.gradients.push_back(i);
   }
   StepEffects effects;
-  OpenLanes(context_.routing->active_epoch(), all, now, &effects);
+  OpenLanes(context_.routing->active_epoch(), all, "", now, &effects);
   return effects;
 }
 
@@ -149,7 +149,7 @@ StepEffects StepCore::OnAssignment(absl::Time now) {
     for (const size_t gradient : lane.items.gradients) {
       const int layer = request_.gradients[gradient].item.layer();
       const std::string next = routing.NewestOwner(layer);
-      if (next == lane.server ||
+      if (next == lane.server || routing.NewestSource(layer) == lane.server ||
           routing.Owner(layer, request_.step, routing.held_epoch()) !=
               lane.server) {
         continue;
@@ -218,20 +218,29 @@ bool StepCore::Committed(const std::string& server) const {
   });
 }
 
+// Who is asked for `layer` by the assignment of `epoch`.
+std::string StepCore::Route(int layer, uint64_t epoch,
+                            const std::string& handed_over_by) const {
+  const RoutingTable& routing = *context_.routing;
+  const std::string owner = routing.Owner(layer, request_.step, epoch);
+  const bool asked = !owner.empty() && owner == handed_over_by;
+  return asked ? routing.NewestOwner(layer) : owner;
+}
+
 // Opens a lane to each owner of `items` as of `epoch`, and at a factor step to
 // every other owner that has no commit yet.
-void StepCore::OpenLanes(uint64_t epoch, const Items& items, absl::Time now,
+void StepCore::OpenLanes(uint64_t epoch, const Items& items,
+                         const std::string& handed_over_by, absl::Time now,
                          StepEffects* effects) {
   const RoutingTable& routing = *context_.routing;
   std::map<std::string, Items> by_owner;
   for (const size_t i : items.contributions) {
     const int layer = request_.contributions[i].item.layer();
-    by_owner[routing.Owner(layer, request_.step, epoch)]
-        .contributions.push_back(i);
+    by_owner[Route(layer, epoch, handed_over_by)].contributions.push_back(i);
   }
   for (const size_t i : items.gradients) {
     const int layer = request_.gradients[i].item.layer();
-    by_owner[routing.Owner(layer, request_.step, epoch)].gradients.push_back(i);
+    by_owner[Route(layer, epoch, handed_over_by)].gradients.push_back(i);
   }
   if (request_.ends_everywhere) {
     for (const std::string& server : routing.Owners(request_.step, epoch)) {
@@ -273,8 +282,13 @@ void StepCore::OpenLane(const std::string& server, uint64_t epoch,
   lane.push_deadline =
       waited ? begin_ + context_.budget / 2 : lane.call_deadline;
   if (now >= lane.push_deadline) lane.push_deadline = lane.call_deadline;
+  lane.had_time = now <= begin_ + context_.budget / 2;
   lanes_.push_back(std::move(lane));
-  if (now >= lanes_.back().call_deadline) return Spent(&lanes_.back(), now);
+  if (now >= lanes_.back().call_deadline) {
+    return GiveUp(&lanes_.back(),
+                  absl::DeadlineExceededError(absl::StrCat(
+                      "the step left no time to ask server '", server, "'")));
+  }
   Send(&lanes_.back(), now, effects);
 }
 
@@ -345,7 +359,23 @@ void StepCore::Heard(const Lane& lane, const CallEnd& end) {
 }
 
 bool StepCore::Reroutable(const Lane& lane, const absl::Status& status) const {
-  return absl::IsAborted(status) && context_.routing->held_epoch() > lane.epoch;
+  return absl::IsAborted(status) &&
+         (context_.routing->held_epoch() > lane.epoch || HandedOver(lane));
+}
+
+// Whether some of the lane's layers have another owner at a later step.
+bool StepCore::HandedOver(const Lane& lane) const {
+  const auto elsewhere = [&](int layer) {
+    return context_.routing->NewestOwner(layer) != lane.server;
+  };
+  const auto& [contributions, gradients] = lane.items;
+  return std::any_of(contributions.begin(), contributions.end(),
+                     [&](size_t i) {
+                       return elsewhere(request_.contributions[i].item.layer());
+                     }) ||
+         std::any_of(gradients.begin(), gradients.end(), [&](size_t i) {
+           return elsewhere(request_.gradients[i].item.layer());
+         });
 }
 
 // Ends the lane and sends what it still has by the newest assignment.
@@ -355,17 +385,18 @@ void StepCore::Reroute(size_t index, absl::Time now, StepEffects* effects) {
   lane.stage = Stage::kEnded;
   lane.call = 0;
   if (!lane.waited) return;
+  // Asked by this very assignment, it has nothing more to say.
+  const std::string handed_over_by = lane.epoch == epoch ? lane.server : "";
   Items items;
   for (const size_t i : lane.items.contributions) {
     const int layer = request_.contributions[i].item.layer();
-    const bool stays =
-        context_.routing->Owner(layer, request_.step, epoch) == lane.server;
+    const bool stays = Route(layer, epoch, handed_over_by) == lane.server;
     if (!stays || !lane.pushed) items.contributions.push_back(i);
   }
   for (const size_t i : lane.items.gradients) {
     if (!answered_[i]) items.gradients.push_back(i);
   }
-  OpenLanes(epoch, items, now, effects);
+  OpenLanes(epoch, items, handed_over_by, now, effects);
 }
 
 void StepCore::RetryLater(Lane* lane, const absl::Status& status,
@@ -392,7 +423,9 @@ void StepCore::Spent(Lane* lane, absl::Time now) {
         "server '", lane->server, "' did not answer within the step budget of ",
         absl::FormatDuration(context_.budget)));
   }
-  context_.suspects->Add(lane->server, now, Text(status));
+  if (lane->had_time) {
+    context_.suspects->Add(lane->server, now, Text(status));
+  }
   GiveUp(lane, status);
 }
 

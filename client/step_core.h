@@ -78,8 +78,8 @@ struct StepEffects {
 //            push OK, refused, or half the budget spent
 //     push ---------------------------------------------> precondition --> end
 //       |                                                  |
-//       +---- ABORTED and a newer assignment is held ------+--> new lanes to
-//       |     its owners at this step                      |    the owners
+//       +---- ABORTED and a newer assignment is held, or --+--> new lanes to
+//       |     the layer has another owner at a later step  |    the owners
 //       +---- UNAVAILABLE, RESOURCE_EXHAUSTED, DATA_LOSS --+--> the same call
 //             again after a backoff: same identity, so it cannot count twice
 //
@@ -87,11 +87,16 @@ struct StepEffects {
 // (a tenth, at most 0.1 s), so that the answer a server gives just before its
 // deadline still counts.
 //
+// Moves: before from_step the source answers. When it has handed the layer over
+// (ABORTED again, by the same assignment), the new owner has the whole state
+// and answers for earlier steps too: a lost reply is fetched there.
+//
 // Suspects: a server whose lane used up the budget, whatever it said last, is
 // a suspect. Its layers fall back at once in later steps, and its lane becomes
 // an unwaited probe once a second. Any answer that does not ask to retry clears
 // it. So a server that is starting up, or that was restarted in time, is
-// waited for within the budget, and one that is gone costs one budget.
+// waited for within the budget, and one that is gone costs one budget. A server
+// that a late re-routing left less than half of the budget is not suspected.
 //
 // Thread safety: none.
 // Lifetime:      the routing table and suspects outlive it. Answers to calls
@@ -138,6 +143,7 @@ class StepCore {
     uint64_t epoch = 0;
     Items items;
     bool waited = true;      // False: a probe.
+    bool had_time = true;    // At least half of the budget.
     bool pushed = false;     // The server answered for the contributions.
     bool delivered = false;  // The server took the commit.
     Stage stage = Stage::kPush;
@@ -152,7 +158,12 @@ class StepCore {
 
   Lane* Find(uint64_t call);
   bool Committed(const std::string& server) const;
-  void OpenLanes(uint64_t epoch, const Items& items, absl::Time now,
+  std::string Route(int layer, uint64_t epoch,
+                    const std::string& handed_over_by) const;
+  // `handed_over_by`: a server that does not answer this step any more for the
+  // layers it owned; empty: none.
+  void OpenLanes(uint64_t epoch, const Items& items,
+                 const std::string& handed_over_by, absl::Time now,
                  StepEffects* effects);
   void OpenLane(const std::string& server, uint64_t epoch, const Items& items,
                 absl::Time now, StepEffects* effects);
@@ -163,6 +174,7 @@ class StepCore {
   void Precondition(Lane* lane, absl::Time now, StepEffects* effects);
   void Heard(const Lane& lane, const CallEnd& end);
   bool Reroutable(const Lane& lane, const absl::Status& status) const;
+  bool HandedOver(const Lane& lane) const;
   void Reroute(size_t lane, absl::Time now, StepEffects* effects);
   void RetryLater(Lane* lane, const absl::Status& status, absl::Time now);
   void GiveUp(Lane* lane, const absl::Status& status);

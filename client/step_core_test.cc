@@ -8,78 +8,22 @@
 #include <vector>
 
 #include "client/testing/messages.h"
+#include "client/testing/step_core_fixture.h"
 
 namespace kronserve::client {
 namespace {
 
+using ::kronserve::client::testing::Ended;
+using ::kronserve::client::testing::kBudget;
+using ::kronserve::client::testing::kNoResults;
 using ::kronserve::client::testing::MakeAnswer;
-using ::kronserve::client::testing::MakeAssignment;
-using ::kronserve::client::testing::MakeTensor;
-using ::kronserve::client::testing::Owner;
+using ::kronserve::client::testing::StepCoreFixture;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr absl::Duration kBudget = absl::Seconds(2);
-const v1::PushFactorsResponse kNoResults;
-
-CallEnd Ended(absl::Status status) { return {std::move(status), {}}; }
-
-CallEnd Moved(v1::Assignment newer) {
-  return {absl::AbortedError("another owner"), std::move(newer)};
-}
-
-class StepCoreTest : public ::testing::Test {
- protected:
-  void Assign(uint64_t epoch, const std::vector<Owner>& owners) {
-    const auto adopted = routing_.Adopt(MakeAssignment(epoch, 1, owners));
-    ASSERT_TRUE(adopted.ok() && *adopted);
-  }
-
-  // Gradients [1, 2] of `layers`, at a factor step also A of each.
-  StepRequest Request(int64_t step, const std::vector<int>& layers,
-                      bool factor_step) {
-    StepRequest request;
-    request.step = step;
-    request.ends_everywhere = factor_step;
-    request.damping = 0.03;
-    request.factor_decay = 0.95;
-    for (const int layer : layers) {
-      Gradient gradient;
-      gradient.item.set_layer(layer);
-      gradient.item.set_rows(1);
-      gradient.item.set_cols(2);
-      gradient.values = MakeTensor({1.0f, 2.0f});
-      request.gradients.push_back(gradient);
-      if (!factor_step) continue;
-      Contribution contribution;
-      contribution.item.set_layer(layer);
-      contribution.item.set_kind(v1::FACTOR_KIND_INPUT);
-      contribution.item.set_body(v1::CONTRIBUTION_BODY_DATA);
-      contribution.item.set_dim(1);
-      contribution.values = MakeTensor({4.0f});
-      request.contributions.push_back(contribution);
-    }
-    return request;
-  }
-
-  StepCore Core(StepRequest request) {
-    StepContext context;
-    context.call.set_job("job");
-    context.call.set_world_version(1);
-    context.call.set_rank(3);
-    context.call.set_incarnation(77);
-    context.budget = kBudget;
-    context.routing = &routing_;
-    context.suspects = &suspects_;
-    return StepCore(std::move(request), context);
-  }
-
-  RoutingTable routing_{"job", 2};
-  Suspects suspects_;
-  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
-};
+class StepCoreTest : public StepCoreFixture {};
 
 TEST_F(StepCoreTest, PushesThenEndsTheStepAndTakesTheAnswers) {
   Assign(1, {{"a"}, {"a"}});
@@ -318,107 +262,6 @@ TEST_F(StepCoreTest, RefusedContributionsAreNamed) {
   EXPECT_THAT(core.TakeAnswer().refused,
               ElementsAre(HasSubstr(
                   "layer 0, factor A, server 'a': step 10 is closed")));
-}
-
-TEST_F(StepCoreTest, AbortedWithNewerOwnerGoesThereWithinTheStep) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(10, {0, 1}, /*factor_step=*/true));
-  StepEffects effects = core.Begin(now_);
-  effects = core.OnPushDone(effects.pushes[0].id,
-                            Moved(MakeAssignment(2, 1, {{"b", 10}, {"a", 0}})),
-                            kNoResults, now_);
-
-  ASSERT_THAT(effects.pushes, SizeIs(2));
-  EXPECT_EQ(effects.pushes[0].call.target.server, "a");
-  EXPECT_EQ(effects.pushes[0].call.header.items(0).layer(), 1);
-  EXPECT_EQ(effects.pushes[1].call.target.server, "b");
-  EXPECT_EQ(effects.pushes[1].call.header.items(0).layer(), 0);
-  EXPECT_EQ(effects.pushes[1].call.header.call().epoch(), 2u);
-  EXPECT_EQ(routing_.held_epoch(), 2u);
-  EXPECT_EQ(routing_.active_epoch(), 1u) << "used before it was agreed";
-}
-
-TEST_F(StepCoreTest, AbortedAtTheEndTakesTheMovedFactorsAlong) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(10, {0, 1}, /*factor_step=*/true));
-  StepEffects effects = core.Begin(now_);
-  effects = core.OnPushDone(effects.pushes[0].id, {}, kNoResults, now_);
-  effects = core.OnPreconditionDone(
-      effects.preconditions[0].id,
-      Moved(MakeAssignment(2, 1, {{"b", 10}, {"a", 0}})), now_);
-  // Layer 1 stays: its factors are at "a". Layer 0's are pushed again to "b".
-  ASSERT_THAT(effects.preconditions, SizeIs(1));
-  EXPECT_EQ(effects.preconditions[0].call.target.server, "a");
-  ASSERT_THAT(effects.pushes, SizeIs(1));
-  EXPECT_EQ(effects.pushes[0].call.target.server, "b");
-  EXPECT_THAT(effects.pushes[0].call.header.items(), SizeIs(1));
-}
-
-TEST_F(StepCoreTest, AbortedCommitReachesTheNewOwnerToo) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(10, {}, /*factor_step=*/true));
-  StepEffects effects = core.Begin(now_);
-  effects = core.OnPreconditionDone(
-      effects.preconditions[0].id,
-      Moved(MakeAssignment(2, 1, {{"b", 10}, {"a", 0}})), now_);
-  ASSERT_THAT(effects.preconditions, SizeIs(2));
-  EXPECT_EQ(effects.preconditions[0].call.target.server, "a");
-  EXPECT_EQ(effects.preconditions[1].call.target.server, "b");
-}
-
-TEST_F(StepCoreTest, AbortedWithALaterFromStepFallsBack) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(11, {0}, /*factor_step=*/false));
-  StepEffects effects = core.Begin(now_);
-  const auto newer = Moved(MakeAssignment(2, 1, {{"b", 50}, {"a", 0}}));
-  effects = core.OnPreconditionDone(effects.preconditions[0].id, newer, now_);
-  // "a" still answers step 11, as epoch 2 says: asked once more.
-  ASSERT_THAT(effects.preconditions, SizeIs(1));
-  EXPECT_EQ(effects.preconditions[0].call.header.call().epoch(), 2u);
-  core.OnPreconditionDone(effects.preconditions[0].id, newer, now_);
-  ASSERT_TRUE(core.done());
-  EXPECT_EQ(core.TakeAnswer().layers[0].reply.reason(),
-            v1::FALLBACK_REASON_UNREACHABLE);
-  EXPECT_FALSE(suspects_.Contains("a")) << "it answered";
-}
-
-TEST_F(StepCoreTest, AbortedWithoutAnythingNewerFallsBack) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(11, {0}, /*factor_step=*/false));
-  const StepEffects effects = core.Begin(now_);
-  core.OnPreconditionDone(effects.preconditions[0].id,
-                          Ended(absl::AbortedError("world 1 is old")), now_);
-  ASSERT_TRUE(core.done());
-  EXPECT_THAT(core.TakeAnswer().layers[0].reply.message(),
-              HasSubstr("world 1 is old"));
-}
-
-TEST_F(StepCoreTest, NewAssignmentEndsTheWaitForALostServer) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(11, {0, 1}, /*factor_step=*/false));
-  StepEffects effects = core.Begin(now_);
-  core.OnPreconditionDone(effects.preconditions[0].id,
-                          Ended(absl::UnavailableError("refused")), now_);
-  Assign(2, {{"b", 0}, {"b", 50}});
-  effects = core.OnAssignment(now_);
-  ASSERT_THAT(effects.preconditions, SizeIs(1));
-  EXPECT_EQ(effects.preconditions[0].call.target.server, "b");
-  ASSERT_THAT(effects.preconditions[0].call.header.items(), SizeIs(1));
-  core.OnLayer(effects.preconditions[0].id, MakeAnswer(0, 0, {5, 6}), now_);
-  core.OnPreconditionDone(effects.preconditions[0].id, {}, now_);
-  ASSERT_TRUE(core.done());
-  const StepAnswer answer = core.TakeAnswer();
-  EXPECT_EQ(answer.layers[0].reply.outcome(), v1::LAYER_OUTCOME_PRECONDITIONED);
-  EXPECT_THAT(answer.layers[1].reply.message(), HasSubstr("server 'b' owns"));
-}
-
-TEST_F(StepCoreTest, NewAssignmentLeavesCallsOnTheirWayAlone) {
-  Assign(1, {{"a"}, {"a"}});
-  StepCore core = Core(Request(11, {0}, /*factor_step=*/false));
-  core.Begin(now_);
-  Assign(2, {{"b"}, {"b"}});
-  EXPECT_THAT(core.OnAssignment(now_).preconditions, IsEmpty());
-  EXPECT_FALSE(core.done());
 }
 
 TEST_F(StepCoreTest, LayerWithoutOwnerFallsBackAtOnce) {

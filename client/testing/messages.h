@@ -20,6 +20,7 @@ namespace kronserve::client::testing {
 struct Owner {
   std::string server;
   int64_t from_step = 0;
+  std::string source = "";
 };
 
 // An assignment of job "job": one owner per layer; server "a" has address
@@ -35,10 +36,13 @@ inline v1::Assignment MakeAssignment(uint64_t epoch, uint64_t term,
     added->set_layer(assignment.owners_size() - 1);
     added->set_server(owner.server);
     added->set_from_step(owner.from_step);
-    if (owner.server.empty()) continue;
-    v1::ServerAddress* server = assignment.add_servers();
-    server->set_name(owner.server);
-    server->set_address(owner.server + ":1");
+    added->set_source(owner.source);
+    for (const std::string& name : {owner.server, owner.source}) {
+      if (name.empty()) continue;
+      v1::ServerAddress* server = assignment.add_servers();
+      server->set_name(name);
+      server->set_address(name + ":1");
+    }
   }
   return assignment;
 }
