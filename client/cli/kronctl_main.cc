@@ -1,13 +1,14 @@
 // kronctl: shows people what a cluster is doing.
 //
-// Exit codes: 0 done, 1 the scheduler cannot be reached or refused, 2 wrong
-// use.
+// Exit codes: 0 done, 1 nobody can be reached there or it refused, 2 wrong use.
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "client/cli/server_command.h"
 #include "client/cli/status_command.h"
 #include "client/cli/status_view.h"
 #include "common/options.h"
@@ -21,11 +22,37 @@ constexpr char kUsage[] =
     "\n"
     "Commands:\n"
     "  status   servers, jobs, and which server owns which layer\n"
+    "  server   what one server holds and has counted, asked of it directly\n"
     "\n"
     "Example: kronctl status --scheduler=127.0.0.1:7710\n"
-    "Exit status: 0 done, 1 the scheduler cannot be reached, 2 wrong use.\n"
+    "Exit status: 0 done, 1 nobody can be reached there, 2 wrong use.\n"
     "\n"
     "Run 'kronctl COMMAND --help' for its options.\n";
+
+// Prints `text`, or why there is none; returns the exit code.
+int Print(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) {
+    std::fprintf(stderr, "kronctl: %s\n",
+                 std::string(text.status().message()).c_str());
+    return 1;
+  }
+  std::fputs(text->c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+int Server(int argc, char** argv) {
+  kronserve::client::ServerCommandOptions options;
+  kronserve::OptionSet flags("kronctl server",
+                             "Shows what one server holds and has counted.");
+  kronserve::client::AddServerCommandOptions(&flags, &options);
+  int exit_code = 0;
+  if (flags.ParseOrExit(argc, argv, &exit_code)) return exit_code;
+  const auto status = kronserve::client::FetchServerStatus(options);
+  if (!status.ok()) return Print(status.status());
+  return Print(options.json ? kronserve::client::RenderServerJson(*status)
+                            : kronserve::client::RenderServerText(
+                                  *status, isatty(STDOUT_FILENO) == 1));
+}
 
 int Status(int argc, char** argv) {
   kronserve::client::StatusOptions options;
@@ -35,17 +62,11 @@ int Status(int argc, char** argv) {
   int exit_code = 0;
   if (flags.ParseOrExit(argc, argv, &exit_code)) return exit_code;
   const auto status = kronserve::client::FetchStatus(options);
-  if (!status.ok()) {
-    std::fprintf(stderr, "kronctl: %s\n",
-                 std::string(status.status().message()).c_str());
-    return 1;
-  }
-  const std::string text =
-      options.json ? kronserve::client::RenderJson(*status, options.scheduler)
+  if (!status.ok()) return Print(status.status());
+  return Print(options.json
+                   ? kronserve::client::RenderJson(*status, options.scheduler)
                    : kronserve::client::RenderText(*status, options.scheduler,
-                                                   isatty(STDOUT_FILENO) == 1);
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+                                                   isatty(STDOUT_FILENO) == 1));
 }
 
 }  // namespace
@@ -53,6 +74,7 @@ int Status(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "status") return Status(argc - 1, argv + 1);
+  if (command == "server") return Server(argc - 1, argv + 1);
   if (command == "--help" || command == "help") {
     std::fputs(kUsage, stdout);
     return 0;

@@ -111,39 +111,44 @@ class Cluster:
     def __exit__(self, *_exception):
         self.stop()
 
-    def start(self, name, program, options):
-        """Starts one program; its output goes to <folder>/<name>.log."""
+    def start(self, name, program, options, prefix=()):
+        """Starts one program; its output goes to <folder>/<name>.log.
+
+        prefix  words before the command, such as those that enter a namespace.
+        """
         path = self._bin_dir / program
         if not path.exists():
             raise ClusterError(f"{path} is missing; build it with "
                                "scripts/quickstart.sh, or give --bin-dir")
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
-        process = Process(name, [str(path)] + flags(options), log)
+        process = Process(name, [*prefix, str(path), *flags(options)], log)
         self._processes.append(process)
         return process
 
     def start_service(self, servers):
         """Starts one scheduler and `servers` servers; returns when all serve.
         """
-        self.scheduler_address = self._start_listening(
+        _, self.scheduler_address = self.start_listening(
             "scheduler", "kronserve-scheduler", {"store": "memory"})
         for index in range(servers):
-            self._start_listening(
+            self.start_listening(
                 f"server{index}", "kronserve-server",
                 {"name": f"server{index}", "scheduler": self.scheduler_address})
 
-    def _start_listening(self, name, program, options):
+    def start_listening(self, name, program, options, prefix=()):
+        """Starts one program that serves; returns (process, its address)."""
         address_file = self.folder / f"{name}.address"
         address_file.unlink(missing_ok=True)
         process = self.start(name, program, {
-            "listen": "127.0.0.1:0", "address-file": address_file, **options})
+            "listen": "127.0.0.1:0", "address-file": address_file, **options},
+            prefix)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if address_file.exists():
                 address = address_file.read_text().strip()
                 if address:
-                    return address
+                    return process, address
             if process.exit_code() is not None:
                 raise ClusterError(process.failure())
             time.sleep(0.02)
