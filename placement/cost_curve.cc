@@ -13,9 +13,4 @@ RefreshWork LayerWork(int64_t d_in, int64_t d_out) {
   return {a.factors + g.factors, a.d2 + g.d2, a.d3 + g.d3};
 }
 
-double RefreshSeconds(const CostCurve& curve, const RefreshWork& work) {
-  return curve.seconds * work.factors + curve.seconds_per_d2 * work.d2 +
-         curve.seconds_per_d3 * work.d3;
-}
-
 }  // namespace kronserve::placement

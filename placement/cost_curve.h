@@ -33,8 +33,12 @@ RefreshWork FactorWork(int64_t d);
 // A [d_in, d_in] and G [d_out, d_out] of a layer.
 RefreshWork LayerWork(int64_t d_in, int64_t d_out);
 
-// In the unit of the curve's coefficients.
-double RefreshSeconds(const CostCurve& curve, const RefreshWork& work);
+// In the unit of the curve's coefficients. Inline: placing 10,000 layers on
+// 1,000 servers asks ten million times.
+inline double RefreshSeconds(const CostCurve& curve, const RefreshWork& work) {
+  return curve.seconds * work.factors + curve.seconds_per_d2 * work.d2 +
+         curve.seconds_per_d3 * work.d3;
+}
 
 }  // namespace kronserve::placement
 

@@ -1,174 +1,119 @@
 #include "placement/placement.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "placement/local_improvement.h"
 #include "placement/memory_model.h"
+#include "placement/server_loads.h"
 
 namespace kronserve::placement {
 namespace {
 
-// What a server has taken on so far.
-struct Taken {
-  int64_t bytes = 0;
-  int64_t workspace_bytes = 0;
-  bool any = false;
-};
-
-// One attempt: starts from the layers that have an owner.
-class Attempt {
- public:
-  explicit Attempt(const PlacementProblem& problem)
-      : problem_(problem), taken_(problem.servers.size()) {
-    placement_.owners.assign(problem.layers.size(), kNoServer);
-    for (const PlacementServer& server : problem.servers) {
-      placement_.load_seconds.push_back(server.load_seconds);
-    }
-    for (size_t i = 0; i < problem.layers.size(); ++i) {
-      if (problem.layers[i].owner != kNoServer) {
-        Give(i, problem.layers[i].owner);
-      }
-    }
+// The fitting server with the lowest `score`; kNoServer if none fits.
+template <typename Score>
+int Best(const ServerLoads& loads, int layer, const Score& score) {
+  int best = kNoServer;
+  double best_score = std::numeric_limits<double>::infinity();
+  for (int server = 0; server < loads.num_servers(); ++server) {
+    const double its_score = score(server);
+    // In this order, because few pass the first test.
+    if (its_score >= best_score || !loads.Fits(layer, server)) continue;
+    best = server;
+    best_score = its_score;
   }
-
-  void Give(size_t layer, int server) {
-    const PlacedLayer& item = problem_.layers[layer];
-    Taken& taken = taken_[server];
-    taken.bytes = AddBytes(taken.bytes, item.bytes);
-    taken.workspace_bytes =
-        std::max(taken.workspace_bytes, item.workspace_bytes);
-    taken.any = true;
-    placement_.owners[layer] = server;
-    placement_.load_seconds[server] +=
-        RefreshSeconds(problem_.servers[server].curve, item.work);
-  }
-
-  // Bytes left on `server`; below 0 when kept layers already exceed it.
-  int64_t Room(int server) const {
-    const Taken& taken = taken_[server];
-    const int64_t used = AddBytes(AddBytes(taken.bytes, taken.workspace_bytes),
-                                  taken.any ? problem_.fixed_bytes : 0);
-    return problem_.servers[server].free_bytes - used;
-  }
-
-  // Bytes that `layer` adds to `server`.
-  int64_t Extra(size_t layer, int server) const {
-    const PlacedLayer& item = problem_.layers[layer];
-    const Taken& taken = taken_[server];
-    const int64_t scratch =
-        std::max<int64_t>(item.workspace_bytes - taken.workspace_bytes, 0);
-    return AddBytes(AddBytes(item.bytes, scratch),
-                    taken.any ? 0 : problem_.fixed_bytes);
-  }
-
-  bool Fits(size_t layer, int server) const {
-    return problem_.servers[server].accepts_more &&
-           Extra(layer, server) <= Room(server);
-  }
-
-  double FinishWith(size_t layer, int server) const {
-    return placement_.load_seconds[server] +
-           RefreshSeconds(problem_.servers[server].curve,
-                          problem_.layers[layer].work);
-  }
-
-  // The fitting server with the lowest `score`; kNoServer if none fits.
-  template <typename Score>
-  int Best(size_t layer, const Score& score) const {
-    int best = kNoServer;
-    for (int server = 0; server < static_cast<int>(taken_.size()); ++server) {
-      if (!Fits(layer, server)) continue;
-      if (best == kNoServer || score(server) < score(best)) best = server;
-    }
-    return best;
-  }
-
-  Placement TakePlacement() { return std::move(placement_); }
-
- private:
-  const PlacementProblem& problem_;
-  Placement placement_;
-  std::vector<Taken> taken_;
-};
+  return best;
+}
 
 // Layers to place, largest `key` first; equal keys in layer order.
 template <typename Key>
-std::vector<size_t> Descending(const PlacementProblem& problem,
-                               const Key& key) {
-  std::vector<size_t> order;
+std::vector<int> Descending(const PlacementProblem& problem, const Key& key) {
+  std::vector<int> order;
   for (size_t i = 0; i < problem.layers.size(); ++i) {
-    if (problem.layers[i].owner == kNoServer) order.push_back(i);
+    if (problem.layers[i].owner == kNoServer) {
+      order.push_back(static_cast<int>(i));
+    }
   }
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return key(a) > key(b); });
+                   [&](int a, int b) { return key(a) > key(b); });
   return order;
 }
 
-double MeanSeconds(const PlacementProblem& problem, size_t layer) {
-  double sum = 0;
-  for (const PlacementServer& server : problem.servers) {
-    sum += RefreshSeconds(server.curve, problem.layers[layer].work);
-  }
-  return sum / static_cast<double>(problem.servers.size());
-}
-
-// Returns the layers that fitted nowhere.
-std::vector<size_t> PlaceByTime(const PlacementProblem& problem,
-                                Attempt* attempt) {
-  std::vector<size_t> left_out;
-  const auto cost = [&](size_t layer) { return MeanSeconds(problem, layer); };
-  for (size_t layer : Descending(problem, cost)) {
-    const int server = attempt->Best(
-        layer, [&](int s) { return attempt->FinishWith(layer, s); });
-    if (server == kNoServer) {
-      left_out.push_back(layer);
-    } else {
-      attempt->Give(layer, server);
-    }
-  }
-  return left_out;
-}
-
-std::vector<size_t> PlaceByBytes(const PlacementProblem& problem,
-                                 Attempt* attempt) {
-  std::vector<size_t> left_out;
-  const auto bytes = [&](size_t layer) { return problem.layers[layer].bytes; };
-  for (size_t layer : Descending(problem, bytes)) {
+// Gives the layers of `order` to the best server each. Returns those that
+// fitted nowhere. `score`: of (layer, server), lowest wins.
+template <typename Score>
+std::vector<int> GiveAll(const std::vector<int>& order, const Score& score,
+                         ServerLoads* loads) {
+  std::vector<int> left_out;
+  for (int layer : order) {
     const int server =
-        attempt->Best(layer, [&](int s) { return attempt->Room(s); });
+        Best(*loads, layer, [&](int s) { return score(layer, s); });
     if (server == kNoServer) {
       left_out.push_back(layer);
     } else {
-      attempt->Give(layer, server);
+      loads->Give(layer, server);
     }
   }
   return left_out;
 }
 
-absl::Status Check(const PlacementProblem& problem) {
-  const int num_servers = static_cast<int>(problem.servers.size());
-  bool any_to_place = false;
-  for (const PlacedLayer& layer : problem.layers) {
-    any_to_place |= layer.owner == kNoServer;
-    if (layer.owner < kNoServer || layer.owner >= num_servers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layer '", layer.name, "': owner ", layer.owner,
-                       " is not one of ", num_servers, " servers"));
-    }
+std::vector<int> PlaceByTime(const PlacementProblem& problem,
+                             ServerLoads* loads) {
+  // Seconds are linear in the curve: the mean curve gives the mean seconds.
+  CostCurve mean{0, 0, 0};
+  for (const PlacementServer& server : problem.servers) {
+    mean.seconds += server.curve.seconds;
+    mean.seconds_per_d2 += server.curve.seconds_per_d2;
+    mean.seconds_per_d3 += server.curve.seconds_per_d3;
   }
-  const bool any_accepts = std::any_of(
-      problem.servers.begin(), problem.servers.end(),
-      [](const PlacementServer& server) { return server.accepts_more; });
+  const std::vector<int> order = Descending(problem, [&](int layer) {
+    return RefreshSeconds(mean, problem.layers[layer].work);
+  });
+  const auto finish = [&](int layer, int server) {
+    return loads->load(server) + loads->Seconds(layer, server);
+  };
+  return GiveAll(order, finish, loads);
+}
+
+std::vector<int> PlaceByBytes(const PlacementProblem& problem,
+                              ServerLoads* loads) {
+  const std::vector<int> order = Descending(
+      problem, [&](int layer) { return problem.layers[layer].bytes; });
+  const auto room = [&](int, int server) {
+    return static_cast<double>(loads->Room(server));
+  };
+  return GiveAll(order, room, loads);
+}
+
+Placement PlacementOf(const ServerLoads& loads) {
+  return {loads.owners(), loads.loads()};
+}
+
+bool IsServer(int index, const PlacementProblem& problem) {
+  return index >= kNoServer && index < static_cast<int>(problem.servers.size());
+}
+
+absl::Status CheckAnyAccepts(const PlacementProblem& problem) {
+  const bool any_to_place = std::any_of(
+      problem.layers.begin(), problem.layers.end(),
+      [](const PlacedLayer& layer) { return layer.owner == kNoServer; });
+  const bool any_accepts =
+      std::any_of(problem.servers.begin(), problem.servers.end(),
+                  [](const PlacementServer& server) {
+                    return server.accepts_more && !server.draining;
+                  });
   if (any_to_place && !any_accepts && !problem.partial) {
     return absl::UnavailableError("no server to place layers on");
   }
   return absl::OkStatus();
 }
 
-absl::Status DoesNotFit(const PlacementProblem& problem, size_t layer) {
+absl::Status DoesNotFit(const PlacementProblem& problem, int layer) {
   int64_t needed = problem.fixed_bytes;
   int64_t workspace = 0;
   for (const PlacedLayer& item : problem.layers) {
@@ -194,18 +139,82 @@ absl::Status DoesNotFit(const PlacementProblem& problem, size_t layer) {
 
 }  // namespace
 
-absl::StatusOr<Placement> Place(const PlacementProblem& problem) {
-  KRONSERVE_RETURN_IF_ERROR(Check(problem));
-  Attempt by_time(problem);
-  const std::vector<size_t> left_by_time = PlaceByTime(problem, &by_time);
-  if (left_by_time.empty()) return by_time.TakePlacement();
-  Attempt by_bytes(problem);
-  const std::vector<size_t> left_by_bytes = PlaceByBytes(problem, &by_bytes);
-  if (left_by_bytes.empty()) return by_bytes.TakePlacement();
-  if (!problem.partial) return DoesNotFit(problem, left_by_bytes.front());
-  return left_by_time.size() <= left_by_bytes.size() ? by_time.TakePlacement()
-                                                     : by_bytes.TakePlacement();
+absl::Status CheckIndices(const PlacementProblem& problem) {
+  for (const PlacedLayer& layer : problem.layers) {
+    if (!IsServer(layer.owner, problem)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer '", layer.name, "': owner ", layer.owner,
+                       " is not one of ", problem.servers.size(), " servers"));
+    }
+    if (!IsServer(layer.pinned_to, problem)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer '", layer.name, "': pinned to ", layer.pinned_to,
+                       ", not one of ", problem.servers.size(), " servers"));
+    }
+  }
+  return absl::OkStatus();
 }
+
+absl::StatusOr<Placement> PlaceLongestFirst(const PlacementProblem& problem) {
+  KRONSERVE_RETURN_IF_ERROR(CheckIndices(problem));
+  KRONSERVE_RETURN_IF_ERROR(CheckAnyAccepts(problem));
+  ServerLoads by_time(problem);
+  const std::vector<int> left_by_time = PlaceByTime(problem, &by_time);
+  if (left_by_time.empty()) return PlacementOf(by_time);
+  ServerLoads by_bytes(problem);
+  const std::vector<int> left_by_bytes = PlaceByBytes(problem, &by_bytes);
+  if (left_by_bytes.empty()) return PlacementOf(by_bytes);
+  if (!problem.partial) return DoesNotFit(problem, left_by_bytes.front());
+  return PlacementOf(left_by_time.size() <= left_by_bytes.size() ? by_time
+                                                                 : by_bytes);
+}
+
+absl::StatusOr<Placement> Place(const PlacementProblem& problem) {
+  KRONSERVE_ASSIGN_OR_RETURN(const Placement greedy,
+                             PlaceLongestFirst(problem));
+  PlacementProblem placed = problem;
+  std::vector<bool> movable;
+  for (size_t i = 0; i < problem.layers.size(); ++i) {
+    movable.push_back(problem.layers[i].owner == kNoServer &&
+                      greedy.owners[i] != kNoServer);
+    placed.layers[i].owner = greedy.owners[i];
+  }
+  ServerLoads loads(placed);
+  LocalImprovement improvement(placed, std::move(movable), &loads);
+  while (!improvement.Improve().empty()) {
+  }
+  return PlacementOf(loads);
+}
+
+namespace {
+
+// sum_i min_s y_s seconds_si for weights as 1 / (seconds of all works on s).
+double SpeedWeightedShare(const std::vector<RefreshWork>& works,
+                          const std::vector<CostCurve>& servers) {
+  std::vector<double> weights;
+  double sum = 0;
+  for (const CostCurve& server : servers) {
+    double seconds = 0;
+    for (const RefreshWork& work : works) {
+      seconds += RefreshSeconds(server, work);
+    }
+    if (seconds <= 0) return 0;
+    weights.push_back(1 / seconds);
+    sum += weights.back();
+  }
+  double share = 0;
+  for (const RefreshWork& work : works) {
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t s = 0; s < servers.size(); ++s) {
+      least = std::min(least, weights[s] * RefreshSeconds(servers[s], work));
+    }
+    share += least / sum;
+  }
+  // A bound errs downwards: the divisions above are rounded.
+  return share * (1 - 1e-12);
+}
+
+}  // namespace
 
 double LowerBoundSeconds(const std::vector<RefreshWork>& works,
                          const std::vector<CostCurve>& servers) {
@@ -220,7 +229,8 @@ double LowerBoundSeconds(const std::vector<RefreshWork>& works,
     total += best;
     dearest = std::max(dearest, best);
   }
-  return std::max(total / static_cast<double>(servers.size()), dearest);
+  return std::max({total / static_cast<double>(servers.size()), dearest,
+                   SpeedWeightedShare(works, servers)});
 }
 
 }  // namespace kronserve::placement

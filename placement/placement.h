@@ -2,8 +2,9 @@
 //
 // Layer: placement. May include common/ and proto/.
 // Longest processing time first, by predicted seconds, under memory limits:
-// within 4/3 of the best possible on equal servers (Graham, 1969). What has an
-// owner keeps it, so a lost server moves only its own layers.
+// within 4/3 of the best possible on equal servers (Graham, 1969); then layers
+// are moved and swapped while that lowers the largest load. What has an owner
+// keeps it, so a lost server moves only its own layers; rebalance.h moves them.
 
 #ifndef KRONSERVE_PLACEMENT_PLACEMENT_H_
 #define KRONSERVE_PLACEMENT_PLACEMENT_H_
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "placement/cost_curve.h"
 
@@ -29,6 +31,8 @@ struct PlacedLayer {
   int64_t workspace_bytes = 0;
   // Index of the server that has it already, or kNoServer: to be placed.
   int owner = kNoServer;
+  // The only server that it may be given to; kNoServer: any.
+  int pinned_to = kNoServer;
 };
 
 struct PlacementServer {
@@ -39,6 +43,8 @@ struct PlacementServer {
   double load_seconds = 0;
   // False: it keeps what it has and gets nothing new.
   bool accepts_more = true;
+  // It shall become empty: gets nothing new, and its load does not count.
+  bool draining = false;
 };
 
 struct PlacementProblem {
@@ -57,21 +63,39 @@ struct Placement {
   std::vector<double> load_seconds;
 };
 
+// Errors:
+//   kInvalidArgument  an owner or a pin is not an index of a server.
+absl::Status CheckIndices(const PlacementProblem& problem);
+
 // Costliest layer first (by its mean over the servers; ties: lowest index), to
 // the server that would finish first (ties: lowest index) among those with
 // room. If that leaves a layer out, again by bytes, largest first, to the
 // server with the least room that is enough: memory goes before balance.
 //
+// Cost: O(L S) for L layers on S servers, a few nanoseconds each.
+//
 // Errors:
-//   kInvalidArgument    an owner is not an index of a server.
+//   kInvalidArgument    an owner or a pin is not an index of a server.
 //   kUnavailable        there is a layer to place and no server that accepts.
 //   kResourceExhausted  a layer fits nowhere; the message names it, the bytes
 //                       it needs, and what each server has free.
+absl::StatusOr<Placement> PlaceLongestFirst(const PlacementProblem& problem);
+
+// PlaceLongestFirst(), then local improvement of the layers it placed.
+//
+// Cost: as that, and a few ten milliseconds more at most, however large
+//       (local_improvement.h).
+//
+// Errors: as PlaceLongestFirst().
 absl::StatusOr<Placement> Place(const PlacementProblem& problem);
 
 // No placement of `works` can be better than this largest load: the dearest
-// item on its best server, or all on their best servers, shared evenly. On
-// equal servers: max(total / servers, largest). 0 without servers.
+// item on its best server, or the even share of all (with each server weighted
+// alike, or by its speed, whichever says more). On equal servers:
+// max(total / servers, largest). 0 without servers.
+//
+// Source: for weights y >= 0 with sum 1, max_s load_s >= sum_s y_s load_s >=
+//         sum_i min_s y_s seconds_si (weak duality of the assignment problem).
 double LowerBoundSeconds(const std::vector<RefreshWork>& works,
                          const std::vector<CostCurve>& servers);
 

@@ -83,7 +83,8 @@ void CheckRow(const std::vector<RefreshWork>& works, const CostCurve& curve,
   PlacementServer server;
   server.curve = curve;
   problem.servers.assign(row["servers"].get<size_t>(), server);
-  KRONSERVE_ASSERT_OK_AND_ASSIGN(Placement placement, Place(problem));
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(Placement placement,
+                                 PlaceLongestFirst(problem));
   std::vector<double>& loads = placement.load_seconds;
   std::sort(loads.begin(), loads.end(), std::greater<double>());
   const std::vector<int64_t> exact(loads.begin(), loads.end());

@@ -165,6 +165,69 @@ TEST(PlacementTest, SaturatedBytesNeverFit) {
                                        HasSubstr("9223372036854775807")));
 }
 
+TEST(PlacementTest, ASwapImprovesOnLongestFirst) {
+  PlacementProblem problem;
+  problem.layers = {Layer(3), Layer(3), Layer(2), Layer(2), Layer(2)};
+  problem.servers = {Server("a"), Server("b")};
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement greedy,
+                                 PlaceLongestFirst(problem));
+  EXPECT_THAT(greedy.load_seconds, ElementsAre(7, 5));
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement placement, Place(problem));
+  EXPECT_THAT(placement.load_seconds, ElementsAre(6, 6));
+}
+
+TEST(PlacementTest, ImprovementKeepsOwnersAndMemoryLimits) {
+  PlacementProblem problem;
+  problem.layers = {Layer(3, 0, 0), Layer(3, 0, 1), Layer(2, 0, 0), Layer(2),
+                    Layer(2)};
+  problem.servers = {Server("a"), Server("b")};
+  // 5 and 3 are kept: 2 to b, then 2 to a (a tie); the only swap that would
+  // help is one with a kept layer.
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement kept, Place(problem));
+  EXPECT_THAT(kept.owners, ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(kept.load_seconds, ElementsAre(7, 5));
+  // As in the test above, but a 3 (20 bytes) cannot leave a for b.
+  problem.layers = {Layer(3, 20), Layer(3, 20), Layer(2, 10), Layer(2, 10),
+                    Layer(2, 10)};
+  problem.servers = {Server("a", 40), Server("b", 30)};
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement tight, Place(problem));
+  EXPECT_THAT(tight.load_seconds, ElementsAre(7, 5));
+}
+
+TEST(PlacementTest, AMoveImprovesWhatMemoryMadeUneven) {
+  PlacementProblem problem;
+  // By time the 50 bytes are left out; by bytes b gets 50 and 40, a the rest.
+  problem.layers = {Layer(5, 40), Layer(4, 30), Layer(1, 50)};
+  problem.servers = {Server("a", 120), Server("b", 90)};
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement placement, Place(problem));
+  EXPECT_THAT(placement.load_seconds, ElementsAre(5, 5));
+}
+
+TEST(PlacementTest, APinIsKept) {
+  PlacementProblem problem;
+  problem.layers = {Layer(4), Layer(4), Layer(4)};
+  problem.servers = {Server("a"), Server("b")};
+  for (PlacedLayer& layer : problem.layers) layer.pinned_to = 1;
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement placement, Place(problem));
+  EXPECT_THAT(placement.owners, ElementsAre(1, 1, 1));
+  problem.layers[0].pinned_to = 2;
+  EXPECT_THAT(Place(problem),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("pinned to 2, not one of 2 servers")));
+}
+
+TEST(PlacementTest, ADrainingServerGetsNothing) {
+  PlacementProblem problem;
+  problem.layers = {Layer(1, 0, 0), Layer(5)};
+  problem.servers = {Server("a"), Server("b")};
+  problem.servers[0].draining = true;
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const Placement placement, Place(problem));
+  EXPECT_THAT(placement.owners, ElementsAre(0, 1));
+  problem.servers[1].draining = true;
+  EXPECT_THAT(Place(problem),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no server")));
+}
+
 // Sides 4096 x3, 1024 x12, 64 x60 on three servers, in adversarial orders,
 // with the weight of a solve, d^3.
 class AdversarialOrderTest : public ::testing::TestWithParam<int> {};
@@ -207,6 +270,10 @@ TEST(LowerBoundTest, IsTheLargestOrTheEvenShare) {
   EXPECT_DOUBLE_EQ(LowerBoundSeconds({{3, 0, 0}, {3, 0, 0}, {2, 0, 0}}, two),
                    4);
   EXPECT_DOUBLE_EQ(LowerBoundSeconds({{3, 0, 0}}, {}), 0);
+  // Speeds 1 and 3: 12 seconds of work on the slow one take at least 3.
+  EXPECT_NEAR(
+      LowerBoundSeconds({{6, 0, 0}, {6, 0, 0}}, {kUnit, {1.0 / 3, 0, 0}}), 3,
+      1e-9);
   // On its best server.
   EXPECT_DOUBLE_EQ(LowerBoundSeconds({{8, 0, 0}}, {kUnit, {0.25, 0, 0}}), 2);
 }
