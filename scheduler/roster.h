@@ -21,7 +21,13 @@ namespace kronserve::scheduler {
 //
 //   gathering --last rank claims--> complete --MarkFormed()--> formed
 //       ^                                                         |
-//       +--- higher restart count, or a dead rank is claimed -----+
+//       +--- higher restart count, or a rank is claimed that -----+
+//            is dead or was left out
+//
+// Elastic ranks (min_ranks) do not wait for all: once enough have claimed and
+// nobody new has for one validity, the roster is complete without the others.
+// Processes keep the rank they ask for; in the world, ranks are numbered from 0
+// in that order.
 //
 // Thread safety: none.
 // Invariants:    formed() means that the last world made from it is current.
@@ -38,12 +44,13 @@ class Roster {
   //   request  fields in range (rank < world_size, ...), checked before.
   //
   // Errors (nothing changes):
-  //   kAlreadyExists  the job lives under another run id or world size, or the
-  //                   rank is held by another live incarnation.
+  //   kAlreadyExists  the job lives under another run id or (not elastic)
+  //                   world size, or the rank is held by another live
+  //                   incarnation.
   //   kAborted        the restart count is older than the job's.
   absl::Status Claim(const v1::JoinJobRequest& request, absl::Time now);
 
-  // A rank of the formed world shows a sign of life.
+  // A rank of the formed world, as numbered there, shows a sign of life.
   //
   // Errors:
   //   kInvalidArgument  there is no such rank.
@@ -63,13 +70,15 @@ class Roster {
   // Grows whenever the ranks of a world are given up for new ones.
   int64_t generation() const { return generation_; }
 
-  // The world of a complete roster.
+  // The world of a complete roster. It starts at the lowest step of the ranks
+  // that are not fresh.
   v1::World MakeWorld(int64_t version) const;
 
   // One line per absent rank, cut after a few. Empty when complete.
   std::vector<std::string> Missing() const;
 
   bool AnyAlive(absl::Time now) const;
+  // Ranks that may claim: the largest world.
   int world_size() const { return static_cast<int>(ranks_.size()); }
   const std::string& run_id() const { return run_id_; }
   int64_t restart_count() const { return restart_count_; }
@@ -82,6 +91,8 @@ class Roster {
     bool joined = false;
     std::string node;
     int64_t next_step = 0;
+    bool fresh = false;
+    int min_ranks = 0;
     absl::Time last_heard = absl::InfinitePast();
     absl::Time lease_end = absl::InfinitePast();
   };
@@ -89,13 +100,20 @@ class Roster {
   absl::Status CheckClaim(const v1::JoinJobRequest& request,
                           absl::Time now) const;
   void Reset(const v1::JoinJobRequest& request);
+  int num_joined() const;
+  int num_needed() const;
+  // The rank that has number `rank` in the formed world; null: none.
+  Rank* InWorld(int rank);
 
   const absl::Duration validity_;
   std::string run_id_;
   int64_t restart_count_ = 0;
   int64_t generation_ = 0;
   bool formed_ = false;
-  std::vector<Rank> ranks_;
+  // When the last rank joined, and whether that is a validity ago.
+  absl::Time newest_ = absl::InfinitePast();
+  bool settled_ = false;
+  std::vector<Rank> ranks_;  // By the rank that was asked for.
 };
 
 }  // namespace kronserve::scheduler

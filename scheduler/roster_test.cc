@@ -150,6 +150,9 @@ TEST_F(RosterTest, WhoFallsSilentWhileGatheringHasToClaimAgain) {
 
 TEST_F(RosterTest, RenewKnowsItsRanks) {
   Form();
+  EXPECT_THAT(
+      roster_.Renew(-1, 10, now_),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank -1")));
   EXPECT_THAT(roster_.Renew(2, 10, now_),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("rank 2 is not in a world of 2")));
@@ -175,6 +178,95 @@ TEST_F(RosterTest, ARestoredWorldIsFormedWithFreshLeases) {
   EXPECT_TRUE(restored.formed());
   EXPECT_TRUE(restored.AnyAlive(later + absl::Seconds(5)));
   EXPECT_THAT(restored.Renew(1, 11, later), IsOk());
+}
+
+// Three ranks that also train as two.
+v1::JoinJobRequest Elastic(v1::JoinJobRequest request, int restart_count,
+                           int64_t next_step) {
+  request.set_world_size(3);
+  request.set_min_ranks(2);
+  request.set_restart_count(restart_count);
+  request.set_next_step(next_step);
+  request.set_fresh(next_step == 0);
+  return request;
+}
+
+TEST_F(RosterTest, ElasticRanksGoOnWithoutOneAfterAValidity) {
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(0, 10), 1, 40), now_), IsOk());
+  const absl::Time second = now_ + absl::Seconds(1);
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(2, 12), 1, 41), second), IsOk());
+  EXPECT_THAT(roster_.Missing(),
+              ElementsAre(HasSubstr("rank 1 of 3"),
+                          HasSubstr("2 are here, 2 are enough")));
+  const absl::Time settled = second + kValidity;
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(0, 10), 1, 40),
+                            settled - absl::Milliseconds(1)),
+              IsOk());
+  EXPECT_FALSE(roster_.complete());
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(2, 12), 1, 41), settled), IsOk());
+  ASSERT_TRUE(roster_.complete());
+  roster_.MarkFormed();
+  const v1::World world = roster_.MakeWorld(2);
+  ASSERT_EQ(world.ranks_size(), 2);
+  EXPECT_EQ(world.ranks(1).rank(), 1);
+  EXPECT_EQ(world.ranks(1).asked_rank(), 2);
+  EXPECT_EQ(world.ranks(1).incarnation(), 12u);
+  EXPECT_EQ(world.start_step(), 40);
+  // Ranks are those of the world now.
+  EXPECT_THAT(roster_.Renew(1, 12, settled), IsOk());
+  EXPECT_THAT(
+      roster_.Renew(2, 12, settled),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a world of 2")));
+}
+
+TEST_F(RosterTest, TooFewElasticRanksWait) {
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(0, 10), 1, 40), now_), IsOk());
+  ASSERT_THAT(
+      roster_.Claim(Elastic(Claim(0, 10), 1, 40), now_ + absl::Hours(1)),
+      IsOk());
+  EXPECT_FALSE(roster_.complete());
+  // One that needs all outvotes the others.
+  v1::JoinJobRequest all = Elastic(Claim(1, 11), 1, 40);
+  all.set_min_ranks(0);
+  const absl::Time later = now_ + absl::Hours(1);
+  ASSERT_THAT(roster_.Claim(all, later), IsOk());
+  ASSERT_THAT(roster_.Claim(all, later + kValidity), IsOk());
+  EXPECT_FALSE(roster_.complete());
+}
+
+TEST_F(RosterTest, WhoWasLeftOutMakesTheOthersJoinAgain) {
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(0, 10), 1, 40), now_), IsOk());
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(2, 12), 1, 40), now_), IsOk());
+  const absl::Time later = now_ + kValidity;
+  ASSERT_THAT(roster_.Claim(Elastic(Claim(0, 10), 1, 40), later), IsOk());
+  ASSERT_TRUE(roster_.complete());
+  roster_.MarkFormed();
+  // The scheduler restarts: the numbers that were asked for last.
+  Roster restored(kValidity);
+  restored.Restore(roster_.MakeWorld(2), later);
+  for (Roster* roster : {&roster_, &restored}) {
+    ASSERT_THAT(roster->Claim(Elastic(Claim(1, 31), 1, 0), later), IsOk());
+    EXPECT_FALSE(roster->formed());
+    EXPECT_THAT(roster->Renew(0, 10, later),
+                StatusIs(absl::StatusCode::kAborted, HasSubstr("restart")));
+    // They come with the next count, and the newcomer follows.
+    ASSERT_THAT(roster->Claim(Elastic(Claim(0, 10), 2, 50), later), IsOk());
+    EXPECT_THAT(roster->Claim(Elastic(Claim(1, 31), 1, 0), later),
+                StatusIs(absl::StatusCode::kAborted, HasSubstr("restart")));
+    ASSERT_THAT(roster->Claim(Elastic(Claim(1, 31), 2, 0), later), IsOk());
+    ASSERT_THAT(roster->Claim(Elastic(Claim(2, 12), 2, 50), later), IsOk());
+    ASSERT_TRUE(roster->complete());
+    // Where a fresh rank would begin does not count.
+    EXPECT_EQ(roster->MakeWorld(3).start_step(), 50);
+  }
+}
+
+TEST_F(RosterTest, AnElasticWorldMayGrow) {
+  Form();
+  v1::JoinJobRequest third = Elastic(Claim(2, 12), 0, 0);
+  ASSERT_THAT(roster_.Claim(third, now_), IsOk());
+  EXPECT_FALSE(roster_.formed());
+  EXPECT_EQ(roster_.world_size(), 3);
 }
 
 TEST_F(RosterTest, ALongListOfMissingRanksIsCut) {

@@ -42,6 +42,12 @@ absl::Status ValidateJoin(const v1::JoinJobRequest& request) {
                                   " is not in a world of ",
                                   request.world_size()));
   }
+  if (request.min_ranks() < 0 ||
+      request.min_ranks() > std::max(request.world_size(), 0)) {
+    faults.push_back(absl::StrCat("min_ranks is ", request.min_ranks(),
+                                  ", allowed are 0 to world_size ",
+                                  request.world_size()));
+  }
   if (request.incarnation() == 0) faults.push_back("incarnation is 0");
   if (request.restart_count() < 0) {
     faults.push_back(
@@ -210,8 +216,9 @@ absl::StatusOr<v1::JoinJobResponse> SchedulerCore::AnswerJoin(Job* job) {
   response.set_state(v1::JOIN_STATE_READY);
   *response.mutable_world() = job->config.world();
   *response.mutable_assignment() = job->config.assignment();
-  response.set_plan_hash(placement::PlanHash(
-      job->config.layers(), job->config.options(), job->roster.world_size()));
+  response.set_plan_hash(placement::PlanHash(job->config.layers(),
+                                             job->config.options(),
+                                             job->config.world().ranks_size()));
   for (std::string& line : PlanLines(job->config)) {
     response.add_plan(std::move(line));
   }
