@@ -18,9 +18,9 @@ PROGRAMS = ("kronserve-scheduler", "kronserve-server", "kronserve-worker",
             "kronctl")
 
 
-def run(program, *words, timeout=20):
+def run(program, *words, timeout=20, prefix=()):
     """Runs a program to its end; (exit code, stdout, stderr)."""
-    done = subprocess.run([BIN / program, *words], capture_output=True,
+    done = subprocess.run([*prefix, BIN / program, *words], capture_output=True,
                           text=True, timeout=timeout, check=False,
                           stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr

@@ -38,13 +38,16 @@ class Job:
         events = self._folder / f"{name}.events"
         events.unlink(missing_ok=True)
         self._reader = training.EventFile(events)
-        self.workers = [
-            service.cluster.start(f"{name}-rank{rank}", "kronserve-worker", {
-                "scheduler": service.rank_uplink.address, "job": name,
-                "rank": rank, "world-size": ranks, "node": f"node{rank}",
-                **OPTIONS, "hash-log": self._hash_log(rank),
-                "events": events if rank == 0 else None, **options})
-            for rank in range(ranks)]
+        self.workers = [self._start(service, rank, {
+            **OPTIONS, "job": name, "events": events if rank == 0 else None,
+            **options}) for rank in range(ranks)]
+
+    def _start(self, service, rank, options):
+        place, prefix = service.place_of_rank(rank)
+        return service.cluster.start(
+            f"{options['job']}-rank{rank}", "kronserve-worker",
+            {"rank": rank, "world-size": self._ranks, "node": f"node{rank}",
+             "hash-log": self._hash_log(rank), **place, **options}, prefix)
 
     def _hash_log(self, rank):
         return self._folder / f"rank{rank}.hashes"

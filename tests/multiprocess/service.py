@@ -16,6 +16,30 @@ HEARTBEAT = 0.3
 LEASE = 2.0
 
 
+class Watch:
+    """What the scheduler at `address` tells; `prefix` starts kronctl."""
+
+    address = None
+    prefix = ()
+
+    def status(self):
+        """`kronctl status`; None while the scheduler does not answer."""
+        code, out, _ = harness.run("kronctl", "status", "--json",
+                                   f"--scheduler={self.address}",
+                                   "--timeout=2s", prefix=self.prefix)
+        return json.loads(out) if code == 0 else None
+
+    def job(self, name="digits"):
+        status = self.status()
+        return next((job for job in status["jobs"] if job["name"] == name),
+                    None) if status else None
+
+    def owners(self, name="digits"):
+        """{layer: server} of the job; empty when nobody knows."""
+        job = self.job(name)
+        return {row["name"]: row["owner"] for row in job["layers"]} if job else {}
+
+
 @dataclasses.dataclass
 class Server:
     name: str
@@ -26,7 +50,7 @@ class Server:
     starts: int = 0  # Each has a log of its own.
 
 
-class Service:
+class Service(Watch):
     """Use it in a `with` statement, as harness.Cluster, which it owns."""
 
     def __init__(self, folder, servers, heartbeat=HEARTBEAT, lease=LEASE,
@@ -65,6 +89,10 @@ class Service:
         return [self.rank_uplink] + [link for server in self.servers
                                      for link in (server.door, server.uplink)]
 
+    def place_of_rank(self, _rank):
+        """(options, words before the command) of one rank."""
+        return {"scheduler": self.rank_uplink.address}, ()
+
     def scheduler_links(self):
         return [self.rank_uplink] + [one.uplink for one in self.servers]
 
@@ -97,23 +125,6 @@ class Service:
 
     def server(self, name):
         return next(one for one in self.servers if one.name == name)
-
-    def status(self):
-        """`kronctl status`; None while the scheduler does not answer."""
-        code, out, _ = harness.run("kronctl", "status", "--json",
-                                   f"--scheduler={self.address}",
-                                   "--timeout=2s")
-        return json.loads(out) if code == 0 else None
-
-    def job(self, name="digits"):
-        status = self.status()
-        return next((job for job in status["jobs"] if job["name"] == name),
-                    None) if status else None
-
-    def owners(self, name="digits"):
-        """{layer: server} of the job; empty when nobody knows."""
-        job = self.job(name)
-        return {row["name"]: row["owner"] for row in job["layers"]} if job else {}
 
     def ask(self, server):
         """`kronctl server`, past its door; None when it does not answer."""

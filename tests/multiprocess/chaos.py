@@ -1,0 +1,238 @@
+"""A training run in which something breaks every few steps.
+
+Everything that is random comes from one seed: which process, which fault, how
+long. (Times are not: the same seed meets the job at other moments.)
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import random
+import sys
+import tempfile
+import time
+
+import faults
+import harness
+import job as jobs
+import ledger
+import service as services
+
+SERVERS, RANKS = 3, 4
+STEPS, EVERY = 500, 10
+BUDGET = 1.0
+# Calm steps of some 0.1 s: a lease is 20 of them, and two faults.
+OPTIONS = {"hidden": "512,256", "batch": 1024, "eval-every": 100,
+           "step-budget": f"{BUDGET}s"}
+# A busy machine: what a step may be late without any fault.
+NOISE = 1.0
+
+
+def kill(service, server):
+    faults.kill(server.process)
+    return lambda: service.start_server(server)
+
+
+def terminate(service, server):
+    faults.terminate(server.process)
+
+    def again():
+        code = harness.wait_for_exit(server.process, 30)
+        if code != 0:
+            raise AssertionError(server.process.failure())
+        service.start_server(server)
+    return again
+
+
+def freeze(_service, server):
+    faults.freeze(server.process)
+    return lambda: faults.thaw(server.process)
+
+
+def silence(service, server):
+    service.isolate(server, "silence")
+    return lambda: service.isolate(server, "heal")
+
+
+def cut(service, server):
+    service.isolate(server, "cut")
+    return lambda: service.isolate(server, "heal")
+
+
+def lose_answers(_service, server):
+    server.door.silence("out")
+    return server.door.heal
+
+
+def part_from_scheduler(_service, server):
+    server.uplink.silence()
+    return server.uplink.heal
+
+
+def kill_scheduler(service, _server):
+    faults.kill(service.scheduler)
+    return service.start_scheduler
+
+
+def freeze_scheduler(service, _server):
+    faults.freeze(service.scheduler)
+    return lambda: faults.thaw(service.scheduler)
+
+
+FAULTS = (kill, terminate, freeze, silence, cut, lose_answers,
+          part_from_scheduler, kill_scheduler, freeze_scheduler)
+ON_SCHEDULER = (kill_scheduler, freeze_scheduler)
+
+
+@dataclasses.dataclass
+class Pending:
+    target: str
+    until: int  # Step at which it ends.
+    end: object
+
+
+class Chaos:
+    """Breaks things under `job`, one at each multiple of EVERY steps; a target
+    that is broken is left alone until it is whole."""
+
+    def __init__(self, service, job, seed, log):
+        self._service = service
+        self._job = job
+        self._random = random.Random(seed)
+        self._log = log
+        self._pending = []
+        self.count = 0
+        self.ledger = ledger.Ledger(service)
+
+    def run(self, steps):
+        """Until the job has taken `steps`; then everything is whole."""
+        for step in range(EVERY, steps, EVERY):
+            self._job.run_to(step, 120)
+            self._end_those_due(step)
+            self._strike(step)
+        for pending in self._pending:
+            self._end(pending)
+        self._pending = []
+
+    def _end_those_due(self, step):
+        for pending in [one for one in self._pending if one.until <= step]:
+            self._pending.remove(pending)
+            self._end(pending)
+
+    def _end(self, pending):
+        pending.end()
+        self._log(f"{pending.target} is whole again")
+
+    def _strike(self, step):
+        # Both are drawn whether or not they are used: what comes later does
+        # not depend on timing.
+        fault = self._random.choice(FAULTS)
+        server = self._random.choice(self._service.servers)
+        lasts = EVERY * self._random.randint(1, 3)
+        target = "scheduler" if fault in ON_SCHEDULER else server.name
+        if any(one.target == target for one in self._pending):
+            return
+        if fault in (kill, terminate):
+            self.ledger.note(server)
+        end = fault(self._service, server)
+        self._pending.append(Pending(target, step + lasts, end))
+        self.count += 1
+        self._log(f"step {step}: {fault.__name__} {target} for {lasts} steps")
+
+
+@dataclasses.dataclass
+class Outcome:
+    accuracy: float
+    waits: list  # Seconds of each step that it waited for the service.
+    times: list  # Seconds of each whole step.
+    fallback_steps: int
+    faults: int
+    sums: dict
+
+
+def measure(job, done, count, sums):
+    steps = job.steps()
+    ends = [0.0] + [step["seconds"] for step in steps]
+    return Outcome(
+        accuracy=done["final_accuracy"],
+        waits=[step["waited_seconds"] for step in steps],
+        times=[end - begin for begin, end in zip(ends, ends[1:])],
+        fallback_steps=done["fallback_steps"], faults=count, sums=sums)
+
+
+def train(folder, steps, seed=None, log=print):
+    """One run; without a seed, a calm one. All ranks have one hash."""
+    with services.Service(folder, SERVERS) as service:
+        job = jobs.Job(service, RANKS, **{**OPTIONS, "max-steps": steps})
+        job.run_to(0)
+        chaos = Chaos(service, job, seed, log)
+        if seed is not None:
+            chaos.run(steps)
+        job.run_to(steps - 2, 120)
+        # The job's end frees its layers: what is open then counts as lost.
+        done = job.finish(120)
+        job.assert_ranks_agree()
+        return measure(job, done, chaos.count, chaos.ledger.close())
+
+
+def check(calm, rough, steps):
+    """Faults of `rough`, one line each."""
+    found = []
+    if len(rough.times) != steps:
+        found.append(f"{len(rough.times)} steps instead of {steps}")
+    if max(rough.waits) > max(calm.waits) + BUDGET + NOISE:
+        found.append(f"a step waited {max(rough.waits):.2f} s")
+    if max(rough.times) > max(calm.times) + BUDGET + NOISE:
+        found.append(f"a step took {max(rough.times):.2f} s, calm ones at "
+                     f"most {max(calm.times):.2f} s")
+    # Each fault may cost one budget when it comes and one when it goes.
+    long_steps = sum(wait > 0.7 * BUDGET for wait in rough.waits)
+    if long_steps > 2 * rough.faults:
+        found.append(f"{long_steps} long steps after {rough.faults} faults")
+    if rough.accuracy < calm.accuracy - 0.01:
+        found.append(f"accuracy {rough.accuracy:.4f}, calm "
+                     f"{calm.accuracy:.4f}")
+    return found
+
+
+def report(name, outcome):
+    waits = sorted(outcome.waits)
+    print(f"{name}: accuracy {outcome.accuracy:.4f}, {outcome.faults} faults, "
+          f"{outcome.fallback_steps} of {len(waits)} steps with fallbacks, "
+          f"step {sum(outcome.times) / len(waits):.3f} s in the mean, longest "
+          f"{max(outcome.times):.2f} s; waits: median "
+          f"{waits[len(waits) // 2]:.3f} s, longest {waits[-1]:.2f} s")
+    print(f"{name}: contributions {outcome.sums}")
+
+
+def compare(seed, steps, log=print):
+    """Prints both runs; returns what is wrong, one line each."""
+    print(f"seed {seed}, {steps} steps, {SERVERS} servers, {RANKS} ranks",
+          flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        calm = train(pathlib.Path(folder) / "calm", steps)
+        report("calm", calm)
+        rough = train(pathlib.Path(folder) / "rough", steps, seed, log)
+        report("rough", rough)
+    expected = ledger.expected(steps, RANKS)
+    found = check(calm, rough, steps)
+    found += ledger.check("calm", calm.sums, expected, exact=True)
+    found += ledger.check("rough", rough.sums, expected, exact=False)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    arguments = parser.parse_args()
+    harness.BIN = arguments.bin_dir
+    found = compare(arguments.seed, arguments.steps)
+    for line in found:
+        print(f"seed {arguments.seed}: {line}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
