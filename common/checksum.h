@@ -9,11 +9,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace kronserve {
 
 // XXH3-64 of `bytes` bytes at `data`; `data` may be null when `bytes` is 0.
 uint64_t Checksum(const void* data, size_t bytes);
+
+// The same checksum of bytes that come in pieces.
+//
+// Thread safety: none.
+class ChecksumStream {
+ public:
+  ChecksumStream();
+  ChecksumStream(ChecksumStream&&) noexcept;
+  ~ChecksumStream();
+
+  void Add(const void* data, size_t bytes);
+  // Checksum() of everything that was added so far.
+  uint64_t Value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace kronserve
 

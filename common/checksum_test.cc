@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace kronserve {
@@ -48,6 +49,19 @@ TEST(Checksum, SeesEveryFlippedBit) {
     buffer[bit / 8] ^= 1u << (bit % 8);
     EXPECT_NE(Checksum(buffer.data(), buffer.size()), before) << bit;
     buffer[bit / 8] ^= 1u << (bit % 8);
+  }
+}
+
+TEST(ChecksumStream, EqualsTheChecksumOfAllPieces) {
+  // Past 240 bytes the algorithm is another one, past 1024 it has blocks.
+  const std::vector<uint8_t> buffer = SanityBuffer(2367);
+  for (const size_t piece : {1, 7, 240, 2366}) {
+    ChecksumStream stream;
+    for (size_t at = 0; at < buffer.size(); at += piece) {
+      EXPECT_EQ(stream.Value(), Checksum(buffer.data(), at));
+      stream.Add(buffer.data() + at, std::min(piece, buffer.size() - at));
+    }
+    EXPECT_EQ(stream.Value(), 0xCB37AEB9E5D361EDu) << piece;
   }
 }
 

@@ -1,0 +1,34 @@
+// Background checkpoints: for each layer of a run the newest few states.
+//
+// Layer: checkpoint. May include proto/ and common/.
+
+#ifndef KRONSERVE_CHECKPOINT_BACKGROUND_FILES_H_
+#define KRONSERVE_CHECKPOINT_BACKGROUND_FILES_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/names.h"
+#include "checkpoint/store.h"
+
+namespace kronserve::checkpoint {
+
+// The background files of one layer's folder, newest first; other names are
+// left out.
+//
+// Errors: as ListFolder().
+absl::StatusOr<std::vector<std::string>> ListBackground(
+    const std::string& layer_folder);
+
+// Removes all but the newest `keep`; what cannot be removed stays.
+void RemoveOldBackground(const std::string& layer_folder, int keep);
+
+// As CheckpointStore::ReadNewest().
+Newest ReadNewestBackground(const std::string& layer_folder,
+                            const v1::JobConfig& config, int layer);
+
+}  // namespace kronserve::checkpoint
+
+#endif  // KRONSERVE_CHECKPOINT_BACKGROUND_FILES_H_
