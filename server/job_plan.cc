@@ -158,19 +158,19 @@ std::vector<int> OwnedLayers(const v1::JobConfig& config,
   return owned;
 }
 
-int64_t PredictBytes(const v1::JobConfig& config, const std::string& server,
-                     int64_t refresh_threads) {
+int64_t PredictBytes(const v1::JobConfig& config,
+                     const std::vector<int>& layers, int64_t refresh_threads) {
   std::set<std::string> nodes;
   for (const v1::RankInfo& rank : config.world().ranks()) {
     nodes.insert(rank.node());
   }
-  std::vector<placement::LayerMemory> layers;
-  for (int layer : OwnedLayers(config, server)) {
-    layers.push_back(
+  std::vector<placement::LayerMemory> memory;
+  for (int layer : layers) {
+    memory.push_back(
         placement::DescribeLayerMemory(config.layers(layer), config.options(),
                                        static_cast<int64_t>(nodes.size())));
   }
-  return placement::PredictJobBytes(layers, refresh_threads,
+  return placement::PredictJobBytes(memory, refresh_threads,
                                     config.world().ranks_size());
 }
 

@@ -35,9 +35,10 @@ absl::Status CheckConfigure(const v1::ConfigureJobRequest& request);
 std::vector<int> OwnedLayers(const v1::JobConfig& config,
                              const std::string& server);
 
-// Predicted bytes of the job on `server` (placement/memory_model.h).
-int64_t PredictBytes(const v1::JobConfig& config, const std::string& server,
-                     int64_t refresh_threads);
+// Predicted bytes of the job on a server that holds `layers` of it
+// (placement/memory_model.h).
+int64_t PredictBytes(const v1::JobConfig& config,
+                     const std::vector<int>& layers, int64_t refresh_threads);
 
 }  // namespace kronserve::server
 

@@ -82,7 +82,7 @@ std::optional<CloseAs> LayerRounds::Decide(const Round& round,
     return CloseAs::kMerge;
   }
   const bool forced =
-      num_open() > rules_.max_open ||
+      num_open() > rules_.max_open || step < close_before_ ||
       (rules_.partial && now >= round.opened() + rules_.deadline) ||
       (rules_.close_when_passed && ledger.IsPassedByAll(step));
   if (!forced) return std::nullopt;
@@ -110,8 +110,42 @@ std::vector<ClosedRound> LayerRounds::Close(const StepLedger& ledger,
     recent_.insert_or_assign(step, std::move(front->second));
     open_.erase(front);
   }
+  if (open_.empty() || open_.begin()->first >= close_before_) {
+    closed_through_ = std::max(closed_through_, close_before_ - 1);
+  }
   TrimRecent();
   return closed;
+}
+
+void LayerRounds::CloseBefore(int64_t step) {
+  close_before_ = std::max(close_before_, step);
+}
+
+std::vector<v1::ClosedContribution> LayerRounds::Closed(int64_t through) const {
+  std::vector<v1::ClosedContribution> closed;
+  for (const auto& [step, round] : recent_) {
+    if (step > through) break;
+    for (auto& identity : round.Identities()) closed.push_back(identity);
+  }
+  return closed;
+}
+
+std::vector<ClosedRound> LayerRounds::Install(
+    int64_t closed_through,
+    const google::protobuf::RepeatedPtrField<v1::ClosedContribution>& closed) {
+  std::vector<ClosedRound> dropped;
+  while (!open_.empty() && open_.begin()->first <= closed_through) {
+    Round& round = open_.begin()->second;
+    dropped.push_back(round.Close(CloseAs::kDrop, [](int) { return false; }));
+    open_.erase(open_.begin());
+  }
+  closed_through_ = std::max(closed_through_, closed_through);
+  for (const v1::ClosedContribution& identity : closed) {
+    // Contributors depend on the options alone, but a peer's word is no proof.
+    if (!Expects(identity.rank())) continue;
+    Remember(identity.step(), identity.rank(), identity.kind(), {});
+  }
+  return dropped;
 }
 
 std::vector<ClosedRound> LayerRounds::Restart(std::vector<int> contributors,
@@ -124,6 +158,7 @@ std::vector<ClosedRound> LayerRounds::Restart(std::vector<int> contributors,
   recent_.clear();
   contributors_ = std::move(contributors);
   closed_through_ = closed_through;
+  close_before_ = 0;
   return dropped;
 }
 

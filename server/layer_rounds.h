@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "google/protobuf/repeated_field.h"
 #include "kronserve/v1/preconditioner.pb.h"
 #include "server/round.h"
 #include "server/step_ledger.h"
@@ -76,8 +77,21 @@ class LayerRounds {
   // between two rounds would wait for a round that went to its lost owner.
   void Pass(int64_t step);
 
+  // Nothing of the steps before `step` is to be expected any more: their rounds
+  // are closed by the next Close() as their deadline would close them.
+  void CloseBefore(int64_t step);
+
   // Closes, in step order, every round that may close now.
   std::vector<ClosedRound> Close(const StepLedger& ledger, absl::Time now);
+
+  // Identities of the closed rounds up to step `through`.
+  std::vector<v1::ClosedContribution> Closed(int64_t through) const;
+
+  // The state of another server is installed here: what it closed is closed.
+  // Returns open rounds that it had closed already.
+  std::vector<ClosedRound> Install(
+      int64_t closed_through,
+      const google::protobuf::RepeatedPtrField<v1::ClosedContribution>& closed);
 
   // A new world: drops all open rounds and forgets the closed ones.
   std::vector<ClosedRound> Restart(std::vector<int> contributors,
@@ -91,6 +105,7 @@ class LayerRounds {
   RoundRules rules_;
   std::vector<int> contributors_;  // Ascending.
   int64_t closed_through_;
+  int64_t close_before_ = 0;
   std::map<int64_t, Round> open_;
   std::map<int64_t, Round> recent_;  // Closed; identities only.
 };

@@ -16,18 +16,24 @@ Answer Fallback(v1::FallbackReason reason, std::string message) {
   return answer;
 }
 
-v1::RefreshRung ToProto(curvature::Rung rung) {
-  switch (rung) {
-    case curvature::Rung::kDirect:
-      return v1::REFRESH_RUNG_DIRECT;
-    case curvature::Rung::kDouble:
-      return v1::REFRESH_RUNG_DOUBLE;
-    case curvature::Rung::kEigen:
-      return v1::REFRESH_RUNG_EIGEN;
-    case curvature::Rung::kMoreDamping:
-      return v1::REFRESH_RUNG_MORE_DAMPING;
-  }
-  return v1::REFRESH_RUNG_UNSPECIFIED;
+void DescribePublished(const Published& published, int64_t published_for,
+                       v1::SnapshotPublished* meta) {
+  const curvature::Factorization<float>& result = published.factorization;
+  meta->set_method(result.method == curvature::Method::kEigen
+                       ? v1::COMPUTE_METHOD_EIGEN
+                       : v1::COMPUTE_METHOD_INVERSE);
+  meta->set_damping_form(result.form == curvature::DampingForm::kExact
+                             ? v1::DAMPING_FORM_EXACT
+                             : v1::DAMPING_FORM_FACTORED);
+  meta->set_version(published.version);
+  meta->set_factor_step(published.factor_step);
+  meta->set_published_for(published_for);
+  meta->set_damping(result.damping);
+  meta->set_damping_a(result.split.gamma_a);
+  meta->set_damping_g(result.split.gamma_g);
+  meta->set_pi(result.split.pi);
+  meta->set_pi_clipped(result.split.clipped);
+  meta->set_rung(ToProto(result.rung));
 }
 
 }  // namespace
@@ -42,8 +48,9 @@ void LayerState::QueueMerge(ClosedRound closed) {
   merges_.push_back({std::move(closed), step});
 }
 
-std::optional<MergeInput> LayerState::StartMerge() {
+std::optional<MergeInput> LayerState::StartMerge(int64_t through) {
   if (merging_ || merges_.empty()) return std::nullopt;
+  if (merges_.front().order_step > through) return std::nullopt;
   merging_ = true;
   const ClosedRound& closed = merges_.front().closed;
   MergeInput input;
@@ -205,26 +212,90 @@ Answer LayerState::GiveUp(int64_t step) {
               Fallback(v1::FALLBACK_REASON_NOT_READY, std::move(message)));
 }
 
+// The world may train steps again that the averages have already seen.
+void LayerState::ForgetLaterSteps(int64_t start_step) {
+  if (published_ != nullptr) published_for_ = start_step - 1;
+  first_step_ = std::min(first_step_, start_step);
+  failed_for_ = -1;
+}
+
 std::vector<ClosedRound> LayerState::StartWorld(std::vector<int> contributors,
                                                 int64_t start_step) {
   for (PendingMerge& merge : merges_) merge.order_step = start_step - 1;
-  if (published_ != nullptr) published_for_ = start_step - 1;
   if (refreshing_.has_value()) refreshing_->due = start_step - 1;
-  // The world may train steps again that the averages have already seen.
-  first_step_ = std::min(first_step_, start_step);
-  failed_for_ = -1;
+  ForgetLaterSteps(start_step);
   given_.reset();
   return rounds_.Restart(std::move(contributors), start_step - 1);
 }
 
-int64_t LayerState::ReleaseStaged() {
-  int64_t bytes = 0;
-  for (const PendingMerge& merge : merges_) bytes += merge.closed.staged_bytes;
+LayerContents LayerState::Contents(int64_t through) const {
+  LayerContents contents;
+  contents.averages = averages_;
+  contents.published = published_;
+  v1::LayerSnapshot& meta = contents.meta;
+  meta.set_closed_through(std::min(SettledThrough(), through));
+  meta.set_updates(updates_);
+  meta.set_first_step(first_step_);
+  meta.set_factor_step(factor_step_);
+  meta.set_damping(damping_);
+  if (published_ != nullptr) {
+    DescribePublished(*published_, published_for_, meta.mutable_published());
+  }
+  meta.set_failed_for(failed_for_);
+  meta.set_failure(failure_);
+  for (auto& identity : rounds_.Closed(meta.closed_through())) {
+    *meta.add_closed() = std::move(identity);
+  }
+  return contents;
+}
+
+std::vector<ClosedRound> LayerState::Install(const LayerContents& contents,
+                                             bool same_world) {
+  const v1::LayerSnapshot& meta = contents.meta;
+  const int64_t start_step = rounds_.closed_through() + 1;
+  averages_ = contents.averages;
+  published_ = contents.published;
+  updates_ = meta.updates();
+  first_step_ = meta.first_step();
+  factor_step_ = meta.factor_step();
+  damping_ = meta.damping();
+  published_for_ = meta.published().published_for();
+  failed_for_ = meta.failed_for();
+  failure_ = meta.failure();
+  if (published_ == nullptr) published_for_ = -1;
+  if (same_world) return InstallRounds(meta);
+  if (meta.closed_through() >= start_step) ForgetLaterSteps(start_step);
+  return {};
+}
+
+// What the old owner had closed is closed here.
+std::vector<ClosedRound> LayerState::InstallRounds(
+    const v1::LayerSnapshot& meta) {
+  std::vector<ClosedRound> dropped =
+      rounds_.Install(meta.closed_through(), meta.closed());
+  while (!merges_.empty() &&
+         merges_.front().order_step <= meta.closed_through()) {
+    ClosedRound closed = std::move(merges_.front().closed);
+    closed.counts.late += std::exchange(closed.counts.merged, 0);
+    closed.how = CloseAs::kDrop;
+    dropped.push_back(std::move(closed));
+    merges_.pop_front();
+  }
+  return dropped;
+}
+
+LayerState::Staged LayerState::ReleaseStaged() {
+  Staged staged;
+  for (const PendingMerge& merge : merges_) {
+    staged.contributions += merge.closed.counts.merged;
+    staged.bytes += merge.closed.staged_bytes;
+  }
   for (const ClosedRound& closed :
        rounds_.Restart(rounds_.contributors(), rounds_.closed_through())) {
-    bytes += closed.staged_bytes;
+    staged.contributions += closed.counts.late;
+    staged.bytes += closed.staged_bytes;
   }
-  return bytes;
+  return staged;
 }
 
 }  // namespace kronserve::server

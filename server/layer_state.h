@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include "curvature/refresh_policy.h"
 #include "kronserve/v1/preconditioner.pb.h"
 #include "server/layer_rounds.h"
+#include "server/layer_snapshot.h"
 #include "server/step_ledger.h"
 #include "server/tasks.h"
 
@@ -42,13 +44,6 @@ struct LayerRules {
   int64_t phase = 0;          // Of the refresh schedule.
   int64_t max_staleness = 0;  // Steps.
   RoundRules rounds;
-};
-
-// A refresh that succeeded, as readers hold it.
-struct Published {
-  curvature::Factorization<float> factorization;
-  int64_t version = 0;      // Merged rounds behind it.
-  int64_t factor_step = 0;  // Step of the newest of them.
 };
 
 // What a gradient of one step gets.
@@ -86,8 +81,9 @@ class LayerState {
   // Takes a round that closed with data in it.
   void QueueMerge(ClosedRound closed);
 
-  // The next merge to run; absent when none waits or one is running.
-  std::optional<MergeInput> StartMerge();
+  // The next merge to run; absent when none waits, one is running, or the next
+  // round is of a step after `through`.
+  std::optional<MergeInput> StartMerge(int64_t through);
   // Installs the running merge's result and returns its round. On an error
   // nothing else changes.
   ClosedRound FinishMerge(absl::StatusOr<Averages> result);
@@ -108,9 +104,42 @@ class LayerState {
   // open rounds are dropped and returned.
   std::vector<ClosedRound> StartWorld(std::vector<int> contributors,
                                       int64_t start_step);
-  // The layer is freed: gives up open rounds and merges. Returns the bytes they
-  // staged.
-  int64_t ReleaseStaged();
+  // No merge or refresh is queued or running: another server that has
+  // Contents() answers every step up to closed_through() with the same bytes.
+  bool IsQuiet() const { return IsQuiet(std::numeric_limits<int64_t>::max()); }
+  // As IsQuiet(), whatever merges of steps after `through` are queued.
+  bool IsQuiet(int64_t through) const {
+    return !refreshing_.has_value() &&
+           (merges_.empty() || merges_.front().order_step > through);
+  }
+  // Factors of a step after `step` were merged or are being merged.
+  bool IsPast(int64_t step) const {
+    return factor_step_ > step ||
+           (merging_ && merges_.front().order_step > step);
+  }
+  // A gradient of `step` or of a later one was answered.
+  bool HasAnswered(int64_t step) const {
+    return given_.has_value() && given_->step >= step;
+  }
+  // What was merged and published, with the newest step that is wholly in it,
+  // but none after `through`. May be taken at any time: rounds and refreshes
+  // that are queued or running are not in it.
+  LayerContents Contents(int64_t through) const;
+  // Takes the state that another server or a checkpoint held; only before the
+  // first merge. Rounds that are in it already are dropped and returned.
+  //
+  //   same_world  the state is of this world. One of another world that is
+  //               ahead of this one is kept as StartWorld() keeps it.
+  std::vector<ClosedRound> Install(const LayerContents& contents,
+                                   bool same_world);
+
+  // Contributions that are staged and the bytes of their tensors.
+  struct Staged {
+    int64_t contributions = 0;
+    int64_t bytes = 0;
+  };
+  // The layer is freed: gives up open rounds and merges.
+  Staged ReleaseStaged();
   // Step of the newest merged round; -1 before the first.
   int64_t factor_step() const { return factor_step_; }
 
@@ -129,6 +158,8 @@ class LayerState {
     Answer answer;
   };
 
+  void ForgetLaterSteps(int64_t start_step);
+  std::vector<ClosedRound> InstallRounds(const v1::LayerSnapshot& meta);
   // All rounds up to this step are merged or gone.
   int64_t SettledThrough() const;
   // The newest scheduled step <= `step` whose round has settled; -1 if none.

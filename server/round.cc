@@ -72,6 +72,20 @@ void Round::Add(int rank, v1::FactorKind kind, Contribution contribution) {
   slot = std::move(contribution);
 }
 
+std::vector<v1::ClosedContribution> Round::Identities() const {
+  std::vector<v1::ClosedContribution> identities;
+  for (const Member& member : members_) {
+    for (const auto kind : {v1::FACTOR_KIND_INPUT, v1::FACTOR_KIND_OUTPUT}) {
+      if (Find(member.rank, kind) == nullptr) continue;
+      v1::ClosedContribution& identity = identities.emplace_back();
+      identity.set_step(step_);
+      identity.set_rank(member.rank);
+      identity.set_kind(kind);
+    }
+  }
+  return identities;
+}
+
 bool Round::IsComplete() const {
   for (const Member& member : members_) {
     if (!member.in()) return false;

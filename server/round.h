@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kronserve/v1/preconditioner.pb.h"
+#include "kronserve/v1/snapshot.pb.h"
 #include "proto/tensor_chunks.h"
 #include "server/tasks.h"
 
@@ -81,6 +82,9 @@ class Round {
 
   // `rank` is a contributor and (rank, kind) is not in yet.
   void Add(int rank, v1::FactorKind kind, Contribution contribution);
+
+  // What is in, by identity.
+  std::vector<v1::ClosedContribution> Identities() const;
 
   bool IsComplete() const;
   // Contributors that are in and committed, over all contributors.

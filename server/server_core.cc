@@ -1,6 +1,7 @@
 #include "server/server_core.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,14 +40,19 @@ ServerCore::ServerCore(CoreOptions options)
       staging_(options_.staging_limit_bytes) {}
 
 absl::StatusOr<JobState*> ServerCore::FindJob(const v1::CallHeader& call,
+                                              absl::Time now,
                                               Effects* effects) {
   KRONSERVE_RETURN_IF_ERROR(CheckCallHeader(call));
   const auto it = jobs_.find(call.job());
   if (it != jobs_.end()) {
-    const absl::Status fences = it->second->CheckFences(call);
-    if (fences.code() == absl::StatusCode::kUnavailable) effects->behind = true;
+    JobState& job = *it->second;
+    const absl::Status fences = job.CheckFences(call);
+    if (absl::IsUnavailable(fences)) effects->behind = true;
     if (!fences.ok()) return fences;
-    return it->second.get();
+    if (call.epoch() > job.epoch()) effects->behind = true;
+    job.SeeStep(call.step());
+    if (job.SeeBegun(call.step())) AdvanceEnding(job, now, effects);
+    return &job;
   }
   if (finished_.Contains(call.job(), call.world_version())) {
     return absl::NotFoundError(absl::StrCat("job '", call.job(), "', world ",
@@ -59,14 +65,14 @@ absl::StatusOr<JobState*> ServerCore::FindJob(const v1::CallHeader& call,
                                              options_.name, "' yet; retry"));
 }
 
-OwnedLayer* ServerCore::FindOwned(const LayerKey& key) {
+HeldLayer* ServerCore::FindHeld(const LayerKey& key) {
   const auto it = jobs_.find(key.job);
   if (it == jobs_.end()) return nullptr;
-  OwnedLayer* layer = it->second->FindLayer(key.layer);
+  HeldLayer* layer = it->second->FindLayer(key.layer);
   return layer != nullptr && layer->instance == key.instance ? layer : nullptr;
 }
 
-void ServerCore::Account(const JobState& job, const OwnedLayer& layer,
+void ServerCore::Account(const JobState& job, const HeldLayer& layer,
                          const ClosedRound& closed, Effects* effects) {
   const ContributionCounts& counts = closed.counts;
   counters_.set_contributions_empty(counters_.contributions_empty() +
@@ -82,9 +88,16 @@ void ServerCore::Account(const JobState& job, const OwnedLayer& layer,
       layer.state.rules().name, "', step ", closed.step));
 }
 
-void ServerCore::Advance(JobState& job, OwnedLayer& layer, absl::Time now,
-                         Effects* effects) {
+void ServerCore::CloseRounds(JobState& job, HeldLayer& layer, absl::Time now,
+                             Effects* effects) {
   LayerState& state = layer.state;
+  if (layer.is_leaving() && job.IsOver(layer, layer.until_step)) {
+    state.rounds().CloseBefore(layer.until_step);
+  }
+  const std::optional<int64_t> cut = job.CutOf(layer);
+  if (cut.has_value() && job.IsOver(layer, *cut + 1)) {
+    state.rounds().CloseBefore(*cut + 1);
+  }
   for (ClosedRound& closed : state.rounds().Close(job.ledger(), now)) {
     Account(job, layer, closed, effects);
     layer.newest_step = std::max(layer.newest_step, closed.step);
@@ -94,14 +107,42 @@ void ServerCore::Advance(JobState& job, OwnedLayer& layer, absl::Time now,
       staging_.Release(closed.staged_bytes);
     }
   }
+}
+
+void ServerCore::Advance(JobState& job, HeldLayer& layer, absl::Time now,
+                         Effects* effects) {
+  CloseRounds(job, layer, now, effects);
+  if (layer.is_awaited()) {
+    if (layer.wait_spent) RefuseWaiting(layer, effects);
+    return;
+  }
+  LayerState& state = layer.state;
   const LayerKey key{job.name(), layer.index, layer.instance};
-  if (auto input = state.StartMerge()) {
+  // Nothing after the step of a checkpoint comes in before it is taken.
+  const int64_t through =
+      job.CutOf(layer).value_or(std::numeric_limits<int64_t>::max());
+  if (auto input = state.StartMerge(through)) {
     effects->merges.push_back({key, *std::move(input)});
   }
-  if (auto input = state.StartRefresh(layer.newest_step)) {
+  if (auto input = state.StartRefresh(std::min(layer.newest_step, through))) {
     effects->refreshes.push_back({key, *std::move(input)});
   }
   AnswerWaiting(job, layer, effects);
+  if (WriteCut(job, layer, now, effects)) {
+    Advance(job, layer, now, effects);  // What the cut has held back.
+    return;
+  }
+  WriteBackground(job, layer, now, effects);
+  HandOver(job, layer, now, effects);
+}
+
+void ServerCore::AdvanceEnding(JobState& job, absl::Time now,
+                               Effects* effects) {
+  for (auto& [index, layer] : job.layers()) {
+    if (layer.is_leaving() || job.CutOf(layer).has_value()) {
+      Advance(job, layer, now, effects);
+    }
+  }
 }
 
 void ServerCore::AdvanceAll(JobState& job, absl::Time now, Effects* effects) {
@@ -111,7 +152,7 @@ void ServerCore::AdvanceAll(JobState& job, absl::Time now, Effects* effects) {
 void ServerCore::FinishMerge(const LayerKey& key,
                              absl::StatusOr<Averages> result, absl::Time now,
                              Effects* effects) {
-  OwnedLayer* layer = FindOwned(key);
+  HeldLayer* layer = FindHeld(key);
   if (layer == nullptr) return;
   JobState& job = *jobs_[key.job];
   const absl::Status status = result.status();
@@ -162,7 +203,7 @@ void ServerCore::CountRefresh(
 void ServerCore::FinishRefresh(
     const LayerKey& key, absl::StatusOr<curvature::Factorization<float>> result,
     absl::Time now, Effects* effects) {
-  OwnedLayer* layer = FindOwned(key);
+  HeldLayer* layer = FindHeld(key);
   if (layer == nullptr) return;
   if (result.ok()) {
     CountRefresh(*result);
@@ -180,9 +221,11 @@ void ServerCore::FinishRefresh(
 void ServerCore::Tick(absl::Time now, Effects* effects) {
   for (auto& [name, job] : jobs_) {
     for (auto& [index, layer] : job->layers()) {
-      if (layer.state.rounds().NextDeadline() <= now) {
-        Advance(*job, layer, now, effects);
+      if (NextDeadlineOf(layer) > now) continue;
+      if (layer.handover.retry_at <= now) {
+        layer.handover.retry_at = absl::InfinitePast();
       }
+      Advance(*job, layer, now, effects);
     }
   }
   std::vector<uint64_t> expired;
@@ -192,11 +235,19 @@ void ServerCore::Tick(absl::Time now, Effects* effects) {
   for (uint64_t id : expired) ExpireRequest(id, effects);
 }
 
+absl::Time ServerCore::NextDeadlineOf(const HeldLayer& layer) const {
+  absl::Time next =
+      std::min(layer.state.rounds().NextDeadline(), BackgroundDue(layer));
+  const bool retries = layer.is_leaving() && layer.handover.attempt == 0 &&
+                       layer.handover.retry_at != absl::InfinitePast();
+  return retries ? std::min(next, layer.handover.retry_at) : next;
+}
+
 absl::Time ServerCore::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [name, job] : jobs_) {
     for (const auto& [index, layer] : job->layers()) {
-      next = std::min(next, layer.state.rounds().NextDeadline());
+      next = std::min(next, NextDeadlineOf(layer));
     }
   }
   for (const auto& [id, request] : requests_) {
@@ -221,6 +272,7 @@ v1::GetServerStatusResponse ServerCore::Status() const {
       entry->set_updates(layer.state.updates());
       entry->set_closed_through(layer.state.rounds().closed_through());
       entry->set_open_rounds(layer.state.rounds().num_open());
+      entry->set_phase(layer.phase);
       const auto& published = layer.state.published();
       entry->set_version(published == nullptr ? 0 : published->version);
     }
@@ -228,22 +280,43 @@ v1::GetServerStatusResponse ServerCore::Status() const {
   return status;
 }
 
-std::vector<v1::JobHeld> ServerCore::Held() const {
+std::vector<v1::JobHeld> ServerCore::Held(bool with_config) const {
   std::vector<v1::JobHeld> held;
   for (const auto& [name, job] : jobs_) {
     v1::JobHeld& entry = held.emplace_back();
     entry.set_job(name);
     entry.set_epoch(job->epoch());
     entry.set_world_version(job->world_version());
+    for (const auto& [index, layer] : job->layers()) {
+      if (layer.is_awaited()) entry.add_awaited(index);
+      if (layer.is_leaving()) entry.add_leaving(index);
+    }
+    for (const auto& [index, recovery] : job->recoveries()) {
+      *entry.add_recoveries() = recovery;
+    }
+    if (with_config) *entry.mutable_config() = job->config();
+    if (const auto step = job->newest_step()) entry.set_newest_step(*step);
   }
   return held;
+}
+
+void ServerCore::SeeProgress(
+    const google::protobuf::RepeatedPtrField<v1::JobProgress>& jobs,
+    absl::Time now, Effects* effects) {
+  for (const v1::JobProgress& progress : jobs) {
+    const auto it = jobs_.find(progress.job());
+    if (it == jobs_.end()) continue;
+    JobState& job = *it->second;
+    if (progress.world_version() != job.world_version()) continue;
+    if (job.SeeBegun(progress.step())) AdvanceEnding(job, now, effects);
+  }
 }
 
 const LayerState* ServerCore::FindLayerState(const std::string& job,
                                              int layer) const {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return nullptr;
-  const OwnedLayer* owned = it->second->FindLayer(layer);
+  const HeldLayer* owned = it->second->FindLayer(layer);
   return owned == nullptr ? nullptr : &owned->state;
 }
 

@@ -4,8 +4,8 @@
 // Knows no transport, thread or clock. Inputs are calls of this class with the
 // time; outputs are return values and Effects. server_runtime.h drives it with
 // threads, a simulation may drive it without.
-// It has more public methods than a class should: one per input.
-// Source: PROTOCOL.md 2 to 5, 7 and 9.
+// Size: it has more public methods than a class should, one per input.
+// Source: PROTOCOL.md 2 to 7, 9 and 10; docs/moving_layers.md.
 
 #ifndef KRONSERVE_SERVER_SERVER_CORE_H_
 #define KRONSERVE_SERVER_SERVER_CORE_H_
@@ -21,6 +21,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "google/protobuf/repeated_field.h"
+#include "kronserve/v1/checkpoint.pb.h"
 #include "kronserve/v1/preconditioner.pb.h"
 #include "kronserve/v1/scheduler.pb.h"
 #include "proto/tensor_chunks.h"
@@ -38,6 +40,10 @@ struct CoreOptions {
   int64_t memory_limit_bytes = 0;
   int64_t staging_limit_bytes = 0;
   int64_t refresh_threads = 1;
+  // Layers are restored from checkpoints and written to them.
+  bool has_checkpoints = false;
+  // Between two background checkpoints of one layer.
+  absl::Duration checkpoint_interval = absl::Seconds(10);
 };
 
 // A tensor as it arrived, and what checking it found (tasks.h: CheckTensor).
@@ -53,6 +59,17 @@ struct PushTicket {
   int64_t reserved_bytes = 0;
 };
 
+// A transfer whose header was accepted. Ends in InstallLayer() or
+// AbandonTransfer().
+struct TransferTicket {
+  std::vector<ChunkAssembler::Slot> slots;  // One per tensor of the snapshot.
+  // What UnpackLayer() has to be told.
+  v1::LayerSpec layer;
+  v1::JobOptions options;
+  bool installed = false;  // A repeat: its chunks are not needed.
+  int64_t reserved_bytes = 0;
+};
+
 // A step whose end was taken.
 struct StepTicket {
   std::vector<ChunkAssembler::Slot> slots;  // One per item.
@@ -64,8 +81,9 @@ struct StepTicket {
 // Thread safety: none.
 // Invariants:    a request gets one answer unless it is cancelled; a
 //                contribution ends as exactly one of merged, empty, void,
-//                refused and late (or is lost with its layer); all state of a
-//                finished job is gone.
+//                refused, late and lost with its layer; all state of a finished
+//                job is gone; a layer that leaves is freed only when its new
+//                owner has it or a newer assignment gives it up.
 class ServerCore {
  public:
   explicit ServerCore(CoreOptions options);
@@ -79,7 +97,7 @@ class ServerCore {
   // items without any). Errors as in preconditioner.proto; a ticket is used up
   // by StagePush() even when that fails.
   absl::StatusOr<PushTicket> BeginPush(const v1::PushFactorsHeader& header,
-                                       Effects* effects);
+                                       absl::Time now, Effects* effects);
   absl::StatusOr<v1::PushFactorsResponse> StagePush(
       const PushTicket& ticket, const v1::PushFactorsHeader& header,
       const std::vector<CheckedTensor>& tensors, absl::Time now,
@@ -101,6 +119,31 @@ class ServerCore {
   // The caller is gone: no answer is wanted. Unknown requests are ignored.
   void Cancel(uint64_t request);
 
+  // LayerTransfer: the header of a layer that comes; then what UnpackLayer()
+  // made of it. Errors as in preconditioner.proto; a ticket is used up by
+  // InstallLayer() even when that fails.
+  absl::StatusOr<TransferTicket> BeginTransfer(
+      const v1::TransferLayerHeader& header, Effects* effects);
+  absl::StatusOr<v1::TransferLayerResponse> InstallLayer(
+      const TransferTicket& ticket, const v1::TransferLayerHeader& header,
+      absl::StatusOr<LayerContents> contents, absl::Time now, Effects* effects);
+  void AbandonTransfer(const TransferTicket& ticket);
+
+  // Job checkpoints; errors as in preconditioner.proto.
+  absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
+      const v1::WriteCheckpointRequest& request, absl::Time now,
+      Effects* effects);
+  // The manifest to write for a checkpoint that is complete.
+  absl::StatusOr<v1::CheckpointManifest> BeginCommit(
+      const v1::CommitCheckpointRequest& request);
+  // The process ends: writes every layer that changed since it was written.
+  void CheckpointAll(Effects* effects);
+
+  // How far jobs are, from the scheduler.
+  void SeeProgress(
+      const google::protobuf::RepeatedPtrField<v1::JobProgress>& jobs,
+      absl::Time now, Effects* effects);
+
   // Results of tasks.
   void FinishMerge(const LayerKey& key, absl::StatusOr<Averages> result,
                    absl::Time now, Effects* effects);
@@ -111,14 +154,29 @@ class ServerCore {
                           absl::StatusOr<PreconditionOutput> result,
                           Effects* effects);
 
-  // Does what is due by time: deadlines of rounds and of requests.
+  // `status` is what the new owner answered.
+  void FinishTransfer(const LayerKey& key, uint64_t attempt,
+                      const absl::Status& status, absl::Time now,
+                      Effects* effects);
+  // Absent: there is no checkpoint. An error says why none could be used.
+  void FinishRestore(const LayerKey& key,
+                     absl::StatusOr<std::optional<Restored>> result,
+                     absl::Time now, Effects* effects);
+  // `checkpoint` as in the task; the file of a job checkpoint.
+  void FinishCheckpoint(const LayerKey& key, const std::string& checkpoint,
+                        const absl::StatusOr<v1::CheckpointFile>& result,
+                        absl::Time now, Effects* effects);
+
+  // Does what is due by time: deadlines of rounds and of requests, transfers
+  // to try again, background checkpoints.
   void Tick(absl::Time now, Effects* effects);
   // When Tick() has something to do next; InfiniteFuture() if never.
   absl::Time NextDeadline() const;
 
   // Without queue depth and busy time, which the driver knows.
   v1::GetServerStatusResponse Status() const;
-  std::vector<v1::JobHeld> Held() const;
+  // `with_config`: for a registration.
+  std::vector<v1::JobHeld> Held(bool with_config = false) const;
   uint64_t term_seen() const { return term_; }
   // A scheduler of this term has answered: older ones are over.
   void SeeTerm(uint64_t term) { term_ = std::max(term_, term); }
@@ -151,13 +209,45 @@ class ServerCore {
 
   // server_core_config.cc
   absl::Status CheckTerm(uint64_t term);
-  absl::Status Register(const v1::JobConfig& config, Effects* effects);
+  absl::Status Register(const v1::JobConfig& config, absl::Time now,
+                        Effects* effects);
   absl::Status Adopt(JobState& job, const v1::JobConfig& config, absl::Time now,
                      Effects* effects);
   void Remove(const std::string& name, const std::string& why,
               Effects* effects);
-  void ReleaseLayer(OwnedLayer& layer, const std::string& why,
-                    Effects* effects);
+  void ReleaseLayer(HeldLayer& layer, const std::string& why, Effects* effects);
+  absl::Status Admit(const JobState* job, const v1::JobConfig& config);
+  static void WarnIfAhead(const JobState& job, const HeldLayer& layer,
+                          Effects* effects);
+
+  // server_core_moves.cc
+  absl::StatusOr<JobState*> FindMovingJob(const v1::TransferLayerHeader& header,
+                                          Effects* effects);
+  static bool IsInstalled(const HeldLayer& layer,
+                          const v1::TransferLayerHeader& header);
+  absl::Status CheckTransfer(JobState& job,
+                             const v1::TransferLayerHeader& header) const;
+  void Install(JobState& job, HeldLayer& layer, const LayerContents& contents,
+               bool same_world, Effects* effects);
+  void HandOver(JobState& job, HeldLayer& layer, absl::Time now,
+                Effects* effects);
+  void DropHandedOver(JobState& job, int index, Effects* effects);
+  void RetryLater(const JobState& job, HeldLayer& layer,
+                  const absl::Status& status, absl::Time now, Effects* effects);
+
+  // server_core_checkpoints.cc
+  void BeginRestores(JobState& job, absl::Time now, Effects* effects);
+  void BeginLayer(JobState& job, HeldLayer& layer, Restored restored,
+                  Effects* effects);
+  bool WriteCut(JobState& job, HeldLayer& layer, absl::Time now,
+                Effects* effects);
+  void WriteBackground(JobState& job, HeldLayer& layer, absl::Time now,
+                       Effects* effects);
+  void Write(JobState& job, HeldLayer& layer, Effects* effects);
+  // When WriteBackground() has something to do; InfiniteFuture() if never.
+  absl::Time BackgroundDue(const HeldLayer& layer) const;
+  absl::StatusOr<JobState*> FindCutJob(
+      const v1::WriteCheckpointRequest& request, Effects* effects);
 
   // server_core_push.cc
   Screened ScreenItem(JobState& job, const v1::PushFactorsHeader& header,
@@ -180,7 +270,8 @@ class ServerCore {
                                    const v1::PreconditionHeader& header,
                                    int item, absl::Time deadline,
                                    uint64_t request, Effects* effects);
-  void AnswerWaiting(JobState& job, OwnedLayer& layer, Effects* effects);
+  void AnswerWaiting(JobState& job, HeldLayer& layer, Effects* effects);
+  void RefuseWaiting(HeldLayer& layer, Effects* effects);
   void GiveAnswer(uint64_t request, const Answer& answer, Effects* effects);
   void ReplyFallback(uint64_t request, v1::FallbackReason reason,
                      const std::string& message, Effects* effects);
@@ -189,7 +280,7 @@ class ServerCore {
   void ExpireRequest(uint64_t request, Effects* effects);
 
   // server_core.cc
-  absl::StatusOr<JobState*> FindJob(const v1::CallHeader& call,
+  absl::StatusOr<JobState*> FindJob(const v1::CallHeader& call, absl::Time now,
                                     Effects* effects);
   // JobState::CheckOwner() for every item whose layer exists; an item with
   // another layer is refused by itself.
@@ -197,12 +288,17 @@ class ServerCore {
   static absl::Status CheckOwners(const JobState& job,
                                   const v1::CallHeader& call,
                                   const Items& items, Effects* effects);
-  OwnedLayer* FindOwned(const LayerKey& key);
+  HeldLayer* FindHeld(const LayerKey& key);
   // Lets a layer do all it can do now.
-  void Advance(JobState& job, OwnedLayer& layer, absl::Time now,
+  void Advance(JobState& job, HeldLayer& layer, absl::Time now,
                Effects* effects);
+  void CloseRounds(JobState& job, HeldLayer& layer, absl::Time now,
+                   Effects* effects);
+  // As Advance() for every layer that waits for a step to be over.
+  void AdvanceEnding(JobState& job, absl::Time now, Effects* effects);
+  absl::Time NextDeadlineOf(const HeldLayer& layer) const;
   void AdvanceAll(JobState& job, absl::Time now, Effects* effects);
-  void Account(const JobState& job, const OwnedLayer& layer,
+  void Account(const JobState& job, const HeldLayer& layer,
                const ClosedRound& closed, Effects* effects);
   void CountRefresh(const curvature::Factorization<float>& factorization);
 
@@ -210,6 +306,9 @@ class ServerCore {
   uint64_t term_ = 0;  // Highest seen.
   uint64_t next_instance_ = 1;
   uint64_t next_request_ = 1;
+  uint64_t next_attempt_ = 1;
+  // Transfers under way: attempt to receiver. One at a time for each receiver.
+  std::map<uint64_t, std::string> transfers_;
   MemoryAdmission memory_;
   StagingBudget staging_;
   FinishedJobs finished_;

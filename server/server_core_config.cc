@@ -28,22 +28,32 @@ absl::StatusOr<v1::ConfigureJobResponse> ServerCore::ConfigureJob(
   if (it != jobs_.end()) {
     KRONSERVE_RETURN_IF_ERROR(Adopt(*it->second, config, now, effects));
   } else if (!finished_.Contains(config.job(), config.world().version())) {
-    KRONSERVE_RETURN_IF_ERROR(Register(config, effects));
+    KRONSERVE_RETURN_IF_ERROR(Register(config, now, effects));
   }
   v1::ConfigureJobResponse response;
   response.set_predicted_bytes(memory_.predicted(config.job()));
   return response;
 }
 
-absl::Status ServerCore::Register(const v1::JobConfig& config,
+// Reserves memory for what this server would hold of the job; `job` is null
+// when nothing of it is here.
+absl::Status ServerCore::Admit(const JobState* job,
+                               const v1::JobConfig& config) {
+  const std::vector<int> layers = job == nullptr
+                                      ? OwnedLayers(config, options_.name)
+                                      : job->HeldUnder(config);
+  return memory_.Admit(config.job(),
+                       PredictBytes(config, layers, options_.refresh_threads));
+}
+
+absl::Status ServerCore::Register(const v1::JobConfig& config, absl::Time now,
                                   Effects* effects) {
-  KRONSERVE_RETURN_IF_ERROR(memory_.Admit(
-      config.job(),
-      PredictBytes(config, options_.name, options_.refresh_threads)));
+  KRONSERVE_RETURN_IF_ERROR(Admit(nullptr, config));
   // What was here under this name belongs to another run.
   Remove(config.job(), "another run has taken its name", effects);
-  jobs_[config.job()] =
-      std::make_unique<JobState>(config, options_.name, &next_instance_);
+  auto& job = jobs_[config.job()];
+  job = std::make_unique<JobState>(config, options_.name, &next_instance_);
+  BeginRestores(*job, now, effects);
   return absl::OkStatus();
 }
 
@@ -55,7 +65,9 @@ absl::Status ServerCore::Adopt(JobState& job, const v1::JobConfig& config,
   const uint64_t epoch = config.assignment().epoch();
   if (world < job.world_version()) return absl::OkStatus();
   const bool new_world = world > job.world_version();
-  if (new_world && job.IsReplacedBy(config)) return Register(config, effects);
+  if (new_world && job.IsReplacedBy(config)) {
+    return Register(config, now, effects);
+  }
   if (!new_world && epoch <= job.epoch()) return absl::OkStatus();
   if (epoch < job.epoch()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -67,12 +79,10 @@ absl::Status ServerCore::Adopt(JobState& job, const v1::JobConfig& config,
         absl::StrCat("job '", job.name(), "': layers, options or run of world ",
                      world, " changed with epoch ", epoch));
   }
-  KRONSERVE_RETURN_IF_ERROR(memory_.Admit(
-      job.name(),
-      PredictBytes(config, options_.name, options_.refresh_threads)));
+  KRONSERVE_RETURN_IF_ERROR(Admit(&job, config));
   JobState::Change change = job.Adopt(config);
-  for (OwnedLayer& layer : change.lost) {
-    ReleaseLayer(layer, absl::StrCat("the layer moved in epoch ", epoch),
+  for (HeldLayer& layer : change.lost) {
+    ReleaseLayer(layer, absl::StrCat("epoch ", epoch, " has placed it anew"),
                  effects);
   }
   for (const ClosedRound& closed : change.dropped) {
@@ -89,26 +99,34 @@ absl::Status ServerCore::Adopt(JobState& job, const v1::JobConfig& config,
                   effects);
   }
   for (const auto& [index, layer] : job.layers()) {
-    const LayerState& state = layer.state;
-    const int64_t start_step = config.world().start_step();
-    if (!new_world || state.factor_step() < start_step) continue;
-    effects->warnings.push_back(
-        absl::StrCat("averages are ahead of the job: job '", job.name(),
-                     "', layer '", state.rules().name, "', averages of step ",
-                     state.factor_step(), ", job at ", start_step));
+    if (new_world) WarnIfAhead(job, layer, effects);
   }
+  BeginRestores(job, now, effects);
   AdvanceAll(job, now, effects);
   return absl::OkStatus();
 }
 
-void ServerCore::ReleaseLayer(OwnedLayer& layer, const std::string& why,
+void ServerCore::WarnIfAhead(const JobState& job, const HeldLayer& layer,
+                             Effects* effects) {
+  const int64_t start_step = job.config().world().start_step();
+  const LayerState& state = layer.state;
+  if (state.factor_step() < start_step) return;
+  effects->warnings.push_back(
+      absl::StrCat("averages are ahead of the job: job '", job.name(),
+                   "', layer '", state.rules().name, "', averages of step ",
+                   state.factor_step(), ", job at ", start_step));
+}
+
+void ServerCore::ReleaseLayer(HeldLayer& layer, const std::string& why,
                               Effects* effects) {
-  const int64_t staged_bytes = layer.state.ReleaseStaged();
-  staging_.Release(staged_bytes);
-  if (staged_bytes > 0) {
+  const LayerState::Staged staged = layer.state.ReleaseStaged();
+  staging_.Release(staged.bytes);
+  if (staged.contributions > 0) {
+    counters_.set_contributions_lost(counters_.contributions_lost() +
+                                     staged.contributions);
     effects->warnings.push_back(absl::StrCat(
-        "contributions are lost with layer '", layer.state.rules().name,
-        "': ", staged_bytes, " bytes after step ",
+        staged.contributions, " contributions are lost with layer '",
+        layer.state.rules().name, "', closed through step ",
         layer.state.rounds().closed_through(), ": ", why));
   }
   for (uint64_t request : layer.waiting) {
@@ -122,6 +140,9 @@ void ServerCore::Remove(const std::string& name, const std::string& why,
   if (it == jobs_.end()) return;
   for (auto& [index, layer] : it->second->layers()) {
     ReleaseLayer(layer, why, effects);
+  }
+  if (options_.has_checkpoints) {
+    effects->forgets.push_back({name, it->second->config().world().run_id()});
   }
   jobs_.erase(it);
 }

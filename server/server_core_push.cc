@@ -102,7 +102,7 @@ ServerCore::Screened ServerCore::ScreenItem(JobState& job,
   Screened screened;
   const int64_t step = header.call().step();
   const int rank = header.call().rank();
-  OwnedLayer* layer = job.FindLayer(item.layer());
+  HeldLayer* layer = job.FindLayer(item.layer());
   if (layer == nullptr) {
     screened.answer = Refused(
         item, absl::NotFoundError(absl::StrCat(
@@ -174,9 +174,9 @@ ServerCore::Screened ServerCore::ScreenItem(JobState& job,
 }
 
 absl::StatusOr<PushTicket> ServerCore::BeginPush(
-    const v1::PushFactorsHeader& header, Effects* effects) {
+    const v1::PushFactorsHeader& header, absl::Time now, Effects* effects) {
   KRONSERVE_ASSIGN_OR_RETURN(JobState* const job,
-                             FindJob(header.call(), effects));
+                             FindJob(header.call(), now, effects));
   KRONSERVE_RETURN_IF_ERROR(CheckPushHeader(header));
   KRONSERVE_RETURN_IF_ERROR(
       CheckOwners(*job, header.call(), header.items(), effects));
@@ -234,7 +234,7 @@ v1::ContributionResult ServerCore::StageItem(
     CountAnswered(job, header, item, screened);
     return *screened.answer;
   }
-  OwnedLayer* layer = job.FindLayer(item.layer());
+  HeldLayer* layer = job.FindLayer(item.layer());
   const int64_t step = header.call().step();
   if (!tensor.status.ok()) {
     return Refuse(job, header, item,
@@ -283,7 +283,7 @@ absl::StatusOr<v1::PushFactorsResponse> ServerCore::StagePush(
     Effects* effects) {
   AbandonPush(ticket);  // Each staged item holds its own bytes from here on.
   KRONSERVE_ASSIGN_OR_RETURN(JobState* const job,
-                             FindJob(header.call(), effects));
+                             FindJob(header.call(), now, effects));
   KRONSERVE_RETURN_IF_ERROR(
       CheckOwners(*job, header.call(), header.items(), effects));
   v1::PushFactorsResponse response;

@@ -49,12 +49,12 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
     const v1::PreconditionHeader& header, absl::Time now, absl::Time deadline,
     Effects* effects) {
   const v1::CallHeader& call = header.call();
-  KRONSERVE_ASSIGN_OR_RETURN(JobState* const job, FindJob(call, effects));
+  KRONSERVE_ASSIGN_OR_RETURN(JobState* const job, FindJob(call, now, effects));
   KRONSERVE_RETURN_IF_ERROR(CheckStepHeader(header));
   KRONSERVE_RETURN_IF_ERROR(CheckOwners(*job, call, header.items(), effects));
   int64_t bytes = 0;
   for (const v1::GradientItem& item : header.items()) {
-    OwnedLayer* layer = job->FindLayer(item.layer());
+    HeldLayer* layer = job->FindLayer(item.layer());
     if (layer == nullptr) continue;  // Answered by itself.
     layer->newest_step = std::max(layer->newest_step, call.step());
     if (Fits(layer->state.rules(), item)) {
@@ -67,7 +67,10 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
     job->ledger().Commit(call.step(), call.rank());
   }
   for (auto& [index, layer] : job->layers()) {
-    layer.state.rounds().Pass(call.step());
+    // Steps from until_step on are the new owner's to close.
+    layer.state.rounds().Pass(layer.is_leaving()
+                                  ? std::min(call.step(), layer.until_step)
+                                  : call.step());
   }
   AdvanceAll(*job, now, effects);
   job->PruneLedger();
@@ -101,7 +104,7 @@ ChunkAssembler::Slot ServerCore::OpenRequest(
   entry.item = item;
   entry.step = header.call().step();
   entry.deadline = deadline;
-  const OwnedLayer* layer = job.FindLayer(gradient.layer());
+  const HeldLayer* layer = job.FindLayer(gradient.layer());
   const bool fits = layer != nullptr && Fits(layer->state.rules(), gradient);
   if (fits) entry.staged_bytes = StagedBytes(layer->state.rules());
   requests_[request] = entry;
@@ -149,7 +152,7 @@ void ServerCore::AddGradient(uint64_t request, CheckedTensor gradient,
                   effects);
     return;
   }
-  OwnedLayer& layer = *job->FindLayer(entry.layer);
+  HeldLayer& layer = *job->FindLayer(entry.layer);
   if (!gradient.status.ok()) {
     ReplyFallback(
         request, v1::FALLBACK_REASON_BAD_GRADIENT,
@@ -164,7 +167,7 @@ void ServerCore::AddGradient(uint64_t request, CheckedTensor gradient,
   Advance(*job, layer, now, effects);
 }
 
-void ServerCore::AnswerWaiting(JobState& job, OwnedLayer& layer,
+void ServerCore::AnswerWaiting(JobState& job, HeldLayer& layer,
                                Effects* effects) {
   std::vector<uint64_t> still_waiting;
   for (uint64_t request : layer.waiting) {
@@ -178,6 +181,19 @@ void ServerCore::AnswerWaiting(JobState& job, OwnedLayer& layer,
     }
   }
   layer.waiting = std::move(still_waiting);
+}
+
+// The layer's state did not come while a request could wait for it.
+void ServerCore::RefuseWaiting(HeldLayer& layer, Effects* effects) {
+  for (uint64_t request : std::exchange(layer.waiting, {})) {
+    ReplyFallback(request, v1::FALLBACK_REASON_NOT_READY,
+                  absl::StrCat("layer '", layer.state.rules().name,
+                               "': its state is still to come from ",
+                               layer.source.empty()
+                                   ? "its checkpoint"
+                                   : absl::StrCat("'", layer.source, "'")),
+                  effects);
+  }
 }
 
 void ServerCore::GiveAnswer(uint64_t request, const Answer& answer,
@@ -249,9 +265,11 @@ void ServerCore::SendReply(uint64_t request, v1::LayerReply reply, Tensor value,
 
 // The caller's time is over.
 void ServerCore::ExpireRequest(uint64_t request, Effects* effects) {
-  const GradientRequest& entry = requests_[request];
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return;  // Answered with another one.
+  const GradientRequest& entry = found->second;
   const auto it = jobs_.find(entry.job);
-  OwnedLayer* layer =
+  HeldLayer* layer =
       it == jobs_.end() ? nullptr : it->second->FindLayer(entry.layer);
   const bool arrived =
       entry.gradient != nullptr ||
@@ -262,6 +280,11 @@ void ServerCore::ExpireRequest(uint64_t request, Effects* effects) {
                   absl::StrCat("the gradient of layer ", entry.layer, ", step ",
                                entry.step, " did not arrive in time"),
                   effects);
+    return;
+  }
+  if (layer->is_awaited()) {
+    layer->wait_spent = true;
+    RefuseWaiting(*layer, effects);
     return;
   }
   const Answer answer = layer->state.GiveUp(entry.step);

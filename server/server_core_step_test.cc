@@ -388,7 +388,8 @@ TEST_F(StepTest, AbandonedPushStagesNothing) {
   Start(1, SyncOptions());
   const auto pieces = MakeFactors(0, kLayer, 2, 3, 4);
   Effects effects;
-  auto ticket = driver_.core.BeginPush(MakePushHeader(0, 0, pieces), &effects);
+  auto ticket = driver_.core.BeginPush(MakePushHeader(0, 0, pieces),
+                                       driver_.now, &effects);
   ASSERT_THAT(ticket, IsOk());
   EXPECT_EQ(driver_.core.Status().staged_bytes(), 16);
   driver_.core.AbandonPush(*ticket);

@@ -187,7 +187,7 @@ absl::StatusOr<PushTicket> ServerRuntime::BeginPush(
     const v1::PushFactorsHeader& header) {
   absl::StatusOr<PushTicket> ticket;
   WithCore([&](ServerCore& core, Effects* effects) {
-    ticket = core.BeginPush(header, effects);
+    ticket = core.BeginPush(header, Now(), effects);
   });
   return ticket;
 }

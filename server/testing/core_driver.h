@@ -52,7 +52,7 @@ class CoreDriver {
   absl::StatusOr<v1::PushFactorsResponse> Push(
       const v1::PushFactorsHeader& header, const std::vector<Piece>& pieces) {
     Effects effects;
-    auto ticket = core.BeginPush(header, &effects);
+    auto ticket = core.BeginPush(header, now, &effects);
     if (!ticket.ok()) {
       executor.Run(std::move(effects), now);
       return ticket.status();
