@@ -4,11 +4,12 @@ A rank sends one contribution per layer and kind at each factor step. A server
 counts each that reached it once: merged, empty, void, refused, late or lost
 (PROTOCOL.md 3); repeats of one identity apart, as duplicates.
 
-What cannot be known from outside: a killed server takes its counts along. They
-are asked for just before, so at most what came in between is missing. And what
+What cannot be known from outside: a server that ends takes its counts along.
+They are asked for just before; what comes in after that is missing. And what
 was for a server that does not answer was never sent. So a calm run's sum is
-exactly what the ranks sent, and a rough run's is at most that: more would be a
-contribution that counted twice.
+exactly what the ranks made. A rough run's is at most that (more would be a
+contribution that counted twice), and at least what was made in the steps that
+reached every server (none fell back), less those in the gaps of the asking.
 """
 
 import job as jobs
@@ -29,6 +30,7 @@ class Ledger:
     def __init__(self, service):
         self._service = service
         self._known = {}
+        self.gap_steps = 0  # Whose contributions a server may have taken along.
 
     def note(self, server):
         """Asks `server`, which may not answer."""
@@ -46,12 +48,21 @@ class Ledger:
                 for name in names}
 
 
-def check(name, sums, sent, exact):
+def made_in(steps, ranks):
+    """Contributions that the ranks made in `steps`, one rank per node."""
+    every = jobs.OPTIONS["factor-update-steps"]
+    factor_steps = sum(step % every == 0 for step in steps)
+    return factor_steps * len(jobs.LAYERS) * KINDS * ranks
+
+
+def check(name, sums, made, reached):
+    """What is wrong with `sums`, one line each; `made` and `reached` are the
+    most and the fewest contributions that can have come to an end."""
     total = sum(sums[end] for end in ENDS)
-    if total > sent:
-        return [f"{name}: {total} contributions ended, {sent} were made"]
-    if exact and total < sent:
-        return [f"{name}: {sent - total} of {sent} contributions are unknown"]
-    print(f"{name}: {sent} contributions made, {sent - total} of them not sent "
-          "or unknown with a killed server")
+    print(f"{name}: contributions {sums}; {total} ended, {made} made, "
+          f"{reached} of them in steps that reached every server")
+    if total > made:
+        return [f"{name}: {total - made} contributions counted twice"]
+    if total < reached:
+        return [f"{name}: {reached - total} contributions are unaccounted for"]
     return []
