@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
@@ -19,16 +19,9 @@ namespace {
 // folder and our look at the file; then we look again.
 constexpr int kLooks = 3;
 
-// The header has to be of this run and to say what the file's name says: a
-// file that was renamed must not pass for a newer one.
 absl::Status CheckHeader(const v1::LayerSnapshot& meta, const std::string& name,
                          const v1::JobConfig& config, int layer) {
-  const std::string expected = BackgroundFileName(
-      {meta.epoch(), meta.world_version(), meta.closed_through()});
-  if (name != expected) {
-    return absl::DataLossError(
-        absl::StrCat("name: the header belongs to ", expected));
-  }
+  KRONSERVE_RETURN_IF_ERROR(CheckBackgroundName(meta, name));
   if (meta.run_id() != config.world().run_id()) {
     return absl::FailedPreconditionError(
         absl::StrCat("run_id is '", meta.run_id(), "' in the checkpoint, '",
@@ -58,6 +51,15 @@ bool ReadFirstGood(const std::string& folder,
 }
 
 }  // namespace
+
+absl::Status CheckBackgroundName(const v1::LayerSnapshot& meta,
+                                 const std::string& name) {
+  const std::string expected = BackgroundFileName(
+      {meta.epoch(), meta.world_version(), meta.closed_through()});
+  if (name == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("name: the header belongs to ", expected));
+}
 
 absl::StatusOr<std::vector<std::string>> ListBackground(
     const std::string& layer_folder) {

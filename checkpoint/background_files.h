@@ -6,12 +6,13 @@
 #define KRONSERVE_CHECKPOINT_BACKGROUND_FILES_H_
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/names.h"
 #include "checkpoint/store.h"
+#include "kronserve/v1/snapshot.pb.h"
 
 namespace kronserve::checkpoint {
 
@@ -21,6 +22,14 @@ namespace kronserve::checkpoint {
 // Errors: as ListFolder().
 absl::StatusOr<std::vector<std::string>> ListBackground(
     const std::string& layer_folder);
+
+// Whether the header says what the file's name says: one that was renamed must
+// not pass for a newer one.
+//
+// Errors:
+//   kDataLoss  names the name that the header belongs to.
+absl::Status CheckBackgroundName(const v1::LayerSnapshot& meta,
+                                 const std::string& name);
 
 // Removes all but the newest `keep`; what cannot be removed stays.
 void RemoveOldBackground(const std::string& layer_folder, int keep);

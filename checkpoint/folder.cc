@@ -33,12 +33,12 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
 
 bool IsFolder(const std::string& path) {
   struct stat info;
-  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 int64_t FileBytes(const std::string& path) {
   struct stat info;
-  return lstat(path.c_str(), &info) == 0 ? info.st_size : 0;
+  return stat(path.c_str(), &info) == 0 ? info.st_size : 0;
 }
 
 absl::Status RemoveTree(const std::string& path) {

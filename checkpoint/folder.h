@@ -22,7 +22,7 @@ namespace kronserve::checkpoint {
 //   kDataLoss          any other failure of the disk.
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 
-// False also when it cannot be looked at. Links are not followed.
+// False also when it cannot be looked at. Links are followed.
 bool IsFolder(const std::string& path);
 
 // Size of a file; 0 when it is not there.

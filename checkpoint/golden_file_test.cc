@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/job_files.h"
 #include "checkpoint/layer_file.h"
 #include "checkpoint/manifest_file.h"
 #include "checkpoint/testing/temporary_folder.h"
@@ -67,7 +68,9 @@ constexpr char kManifest[] = R"(
   layers { name: "fc1" kind: LAYER_KIND_LINEAR d_out: 2 d_in: 3 has_bias: true
            scale_a: 1 scale_g: 1 }
   options { factor_update_steps: 1 inv_update_steps: 10
-            method: COMPUTE_METHOD_EIGEN }
+            method: COMPUTE_METHOD_EIGEN damping_form: DAMPING_FORM_EXACT
+            factor_init: FACTOR_INIT_WARM factor_source: FACTOR_SOURCE_ALL
+            refresh_schedule: REFRESH_SCHEDULE_STAGGERED max_staleness: 2 }
   files { layer: 0 path: "layer.kron" size_bytes: 387 })";
 
 template <typename Message>
@@ -190,6 +193,12 @@ TEST_F(GoldenFileTest, TheCommittedManifestIsReadWithTheseValues) {
   EXPECT_EQ(manifest.files(0).size_bytes(), 387);
   EXPECT_EQ(manifest.files(0).checksum(),
             Sum(ReadBytes(golden_ + "/layer.kron")));
+}
+
+TEST_F(GoldenFileTest, TheCommittedFilesBelongTogether) {
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const v1::CheckpointManifest manifest,
+                                 ReadManifestFile(golden_));
+  EXPECT_THAT(ReadJobFile(golden_, manifest, 0), IsOk());
 }
 
 TEST_F(GoldenFileTest, TheCommittedBytesAreThoseOfTheDescription) {

@@ -19,11 +19,16 @@ namespace {
 // Whether the header of a file is that of the manifest's layer.
 absl::Status CheckHeader(const v1::LayerSnapshot& meta,
                          const v1::CheckpointManifest& manifest, int layer) {
-  v1::JobConfig job;
-  job.set_job(manifest.job());
-  *job.mutable_layers() = manifest.layers();
-  *job.mutable_options() = manifest.options();
-  KRONSERVE_RETURN_IF_ERROR(CheckSnapshotFits(meta, job, layer));
+  v1::JobConfig listed;
+  listed.set_job(manifest.job());
+  *listed.mutable_layers() = manifest.layers();
+  *listed.mutable_options() = manifest.options();
+  const absl::Status fits = CheckSnapshotFits(meta, listed, layer);
+  if (!fits.ok()) {
+    return absl::Status(
+        fits.code(),
+        absl::StrCat("is not the manifest's layer: ", fits.message()));
+  }
   if (meta.closed_through() <= manifest.step()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("closed_through is ", meta.closed_through(),

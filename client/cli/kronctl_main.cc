@@ -1,16 +1,19 @@
 // kronctl: shows people what a cluster is doing.
 //
-// Exit codes: 0 done, 1 nobody can be reached there or it refused, 2 wrong use.
+// Exit codes: 0 done, 1 nobody can be reached there, it refused, or something
+// is damaged, 2 wrong use.
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/server_command.h"
 #include "client/cli/status_command.h"
 #include "client/cli/status_view.h"
+#include "client/cli/verify_command.h"
 #include "common/options.h"
 
 namespace {
@@ -23,9 +26,12 @@ constexpr char kUsage[] =
     "Commands:\n"
     "  status   servers, jobs, and which server owns which layer\n"
     "  server   what one server holds and has counted, asked of it directly\n"
+    "  verify   reads checkpoints from disk and says which are damaged\n"
     "\n"
     "Example: kronctl status --scheduler=127.0.0.1:7710\n"
-    "Exit status: 0 done, 1 nobody can be reached there, 2 wrong use.\n"
+    "         kronctl verify /data/checkpoints\n"
+    "Exit status: 0 done, 1 nobody can be reached there or something is\n"
+    "damaged, 2 wrong use.\n"
     "\n"
     "Run 'kronctl COMMAND --help' for its options.\n";
 
@@ -69,12 +75,38 @@ int Status(int argc, char** argv) {
                                                    isatty(STDOUT_FILENO) == 1));
 }
 
+int Verify(int argc, char** argv) {
+  kronserve::client::VerifyOptions options;
+  kronserve::OptionSet flags(
+      "kronctl verify",
+      "Reads every checkpoint in a directory, in the way in which a server "
+      "would, and says which cannot be used and why. Changes nothing, needs "
+      "no running cluster, and may run beside one. Exit status 1 when a file "
+      "is damaged, or when all there is was never completed. Example: kronctl "
+      "verify /data/checkpoints/mnist/before-lr-drop");
+  kronserve::client::AddVerifyOptions(&flags, &options);
+  std::vector<std::string> words =
+      kronserve::client::NamePath({argv + 1, argv + argc});
+  std::vector<char*> pointers = {argv[0]};
+  for (std::string& word : words) pointers.push_back(word.data());
+  int exit_code = 0;
+  if (flags.ParseOrExit(argc, pointers.data(), &exit_code)) return exit_code;
+  const auto report = kronserve::client::RunVerify(options);
+  if (!report.ok()) return Print(report.status());
+  const int printed = Print(
+      options.json ? kronserve::client::RenderVerifyJson(*report, options.path)
+                   : kronserve::client::RenderVerifyText(
+                         *report, options.path, isatty(STDOUT_FILENO) == 1));
+  return kronserve::client::IsUsable(*report) ? printed : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "status") return Status(argc - 1, argv + 1);
   if (command == "server") return Server(argc - 1, argv + 1);
+  if (command == "verify") return Verify(argc - 1, argv + 1);
   if (command == "--help" || command == "help") {
     std::fputs(kUsage, stdout);
     return 0;

@@ -46,18 +46,6 @@ Cell StateCell(v1::JobState state) {
   return {word, Color::kYellow};
 }
 
-std::string Bytes(int64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? absl::StrCat(bytes, " B")
-                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
-}
-
 std::string Millis(double seconds) {
   return absl::StrFormat("%.2f ms", 1e3 * seconds);
 }
@@ -87,7 +75,8 @@ std::string ServerTable(const v1::GetStatusResponse& status, bool colors) {
         {server.name(), StateCell(server.state()), server.address(),
          absl::StrFormat("%.1f s", server.heartbeat_age_seconds()),
          absl::StrCat(layers[server.name()]),
-         Bytes(server.load().predicted_bytes()), Bytes(server.memory_bytes()),
+         FormatBytes(server.load().predicted_bytes()),
+         FormatBytes(server.memory_bytes()),
          absl::StrCat(server.load().refresh_queue_depth()),
          absl::StrFormat("%.1f s", server.load().refresh_busy_seconds()),
          Millis(server.predicted_refresh_seconds())});

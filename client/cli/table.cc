@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace kronserve::client {
 namespace {
@@ -24,13 +25,6 @@ const char* Escape(Color color) {
   return "";
 }
 
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
-  }
-  return text;
-}
-
 // The text, painted, between what fills it up to `width`.
 std::string Padded(const Cell& cell, size_t width, bool colors) {
   const std::string text = Printable(cell.text);
@@ -44,6 +38,25 @@ std::string Padded(const Cell& cell, size_t width, bool colors) {
 }
 
 }  // namespace
+
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
+  }
+  return text;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrCat(bytes, " B")
+                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
 
 std::string FormatTable(const std::vector<std::vector<Cell>>& rows,
                         bool colors) {

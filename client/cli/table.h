@@ -5,6 +5,7 @@
 #ifndef KRONSERVE_CLIENT_CLI_TABLE_H_
 #define KRONSERVE_CLIENT_CLI_TABLE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ struct Cell {
 // characters are shown as '?', so that a name cannot steer the terminal.
 std::string FormatTable(const std::vector<std::vector<Cell>>& rows,
                         bool colors);
+
+// "3.0 MiB"; below 1024 exact.
+std::string FormatBytes(int64_t bytes);
+
+// As it may be shown: control characters as '?'.
+std::string Printable(std::string text);
 
 }  // namespace kronserve::client
 

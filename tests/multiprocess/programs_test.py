@@ -2,6 +2,7 @@
 """
 
 import pathlib
+import shutil
 import signal
 import socket
 import tempfile
@@ -88,6 +89,25 @@ class Programs(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("127.0.0.1:1", err)
         self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_kronctl_verify_tells_good_from_damaged(self):
+        golden = pathlib.Path(__file__).parents[1] / "data/checkpoint_v1"
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory, "mnist/checkpoints/c1")
+            shutil.copytree(golden, folder)
+            code, out, err = harness.run("kronctl", "verify", directory)
+            self.assertEqual((code, err), (0, ""))
+            self.assertRegex(out, r"mnist +c1 +1 +1041 +1 +387 B +good\n")
+            layer = folder / "layer.kron"
+            layer.write_bytes(layer.read_bytes()[:-1])
+            code, out, err = harness.run("kronctl", "verify",
+                                         f"{directory}/mnist/c1")
+            self.assertEqual((code, err), (1, ""))
+            self.assertIn(f"'{layer}': size: 107 bytes for tensors, the "
+                          "header lists 108", out)
+        code, out, err = harness.run("kronctl", "verify", directory)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(directory, err)
 
     def test_sigterm_ends_idle_processes(self):
         with tempfile.TemporaryDirectory() as folder, \
