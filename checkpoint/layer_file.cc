@@ -72,7 +72,7 @@ absl::StatusOr<v1::LayerSnapshot> ParseHeader(const FrameReader& reader) {
   if (!sound.ok()) {
     return reader.Fault(absl::StrCat("header: ", sound.message()));
   }
-  int64_t bytes = 0;  // At most six tensors of at most 2^62 bytes: below.
+  int64_t bytes = 0;  // Of at most six tensors, none larger than the file.
   for (const v1::SnapshotTensor& tensor : meta.tensors()) {
     if (tensor.elements() > reader.file_bytes() / kElementBytes) {
       bytes = -1;

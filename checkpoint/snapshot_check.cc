@@ -12,8 +12,8 @@
 namespace kronserve::checkpoint {
 namespace {
 
-// So that d * (d + 1) and the bytes of it stay within 64 bits.
-constexpr int64_t kMaxSide = int64_t{1} << 30;
+// 31 bits, so that products of two sides have 62.
+constexpr int64_t kMaxSide = (int64_t{1} << 31) - 1;
 
 absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(what);
@@ -145,8 +145,6 @@ absl::Status CompareOptions(const v1::JobOptions& stored,
                v1::DampingForm_Name(wanted.damping_form()));
   options.Same("factor_init", v1::FactorInit_Name(stored.factor_init()),
                v1::FactorInit_Name(wanted.factor_init()));
-  options.Same("factor_source", v1::FactorSource_Name(stored.factor_source()),
-               v1::FactorSource_Name(wanted.factor_source()));
   options.Same("factor_update_steps", stored.factor_update_steps(),
                wanted.factor_update_steps());
   options.Same("inv_update_steps", stored.inv_update_steps(),

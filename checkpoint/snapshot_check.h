@@ -28,8 +28,8 @@ absl::Status CheckSnapshot(const v1::LayerSnapshot& meta);
 
 // Whether the state can go on as layer `layer` of this job: name, kind, shape,
 // bias and scales, and the options that averages and schedule depend on
-// (method, damping form, factor init and source, both intervals, refresh
-// schedule). Time budgets, staleness, round policy and fallback may differ.
+// (method, damping form, factor init, both intervals, refresh schedule). The
+// others may differ, and may have been cleared.
 //
 // Errors:
 //   kFailedPrecondition  names the first difference with both values.
