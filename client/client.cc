@@ -39,6 +39,7 @@ Client::Client(const v1::JoinJobRequest& request, v1::JoinJobResponse joined,
                ClientDependencies dependencies)
     : request_(request),
       joined_(std::move(joined)),
+      rank_(RankOf(joined_.world(), request.incarnation())),
       budget_(absl::Milliseconds(request.options().step_budget_ms())),
       timing_(std::move(dependencies.timing)),
       scheduler_(std::move(dependencies.scheduler)),
@@ -54,6 +55,7 @@ Client::Client(const v1::JoinJobRequest& request, v1::JoinJobResponse joined,
   options.on_assignment = [this](const v1::Assignment& newer) {
     OnAssignment(newer);
   };
+  options.on_world_lost = [this](const absl::Status& why) { OnWorldLost(why); };
   heartbeats_ = std::make_unique<Heartbeats>(scheduler_.get(), options);
 }
 
@@ -71,7 +73,7 @@ StepAnswer Client::RunStep(StepRequest request) {
   StepContext context;
   context.call.set_job(request_.job());
   context.call.set_world_version(joined_.world().version());
-  context.call.set_rank(request_.rank());
+  context.call.set_rank(rank_);
   context.call.set_incarnation(request_.incarnation());
   context.budget = budget_;
   context.routing = &routing_;
@@ -80,6 +82,10 @@ StepAnswer Client::RunStep(StepRequest request) {
   auto step = std::make_shared<StepCore>(std::move(request), context);
   {
     MutexLock lock(&mu_);
+    if (!lost_.ok()) {
+      step->Abandon(lost_);
+      return step->TakeAnswer();
+    }
     current_ = step;
   }
   Drive(step, [](StepCore* core, absl::Time now) { return core->Begin(now); });
@@ -147,13 +153,13 @@ void Client::LogChanges(const std::vector<Suspects::Change>& changes) const {
       Log(LogLevel::kWarning,
           "server is suspect: its layers fall back, one probe a second",
           {{"job", request_.job()},
-           {"rank", request_.rank()},
+           {"rank", rank_},
            {"server", change.server},
            {"reason", change.reason}});
     } else {
       Log(LogLevel::kInfo, "server answers again",
           {{"job", request_.job()},
-           {"rank", request_.rank()},
+           {"rank", rank_},
            {"server", change.server}});
     }
   }
@@ -163,7 +169,7 @@ v1::RankHeartbeatRequest Client::NextHeartbeat() {
   v1::RankHeartbeatRequest heartbeat;
   heartbeat.set_job(request_.job());
   heartbeat.set_world_version(joined_.world().version());
-  heartbeat.set_rank(request_.rank());
+  heartbeat.set_rank(rank_);
   heartbeat.set_incarnation(request_.incarnation());
   MutexLock lock(&mu_);
   heartbeat.set_step(newest_step_);
@@ -188,11 +194,43 @@ void Client::OnAssignment(const v1::Assignment& assignment) {
   if (!*adopted) return;
   Log(LogLevel::kInfo, "holding a newer assignment",
       {{"job", request_.job()},
-       {"rank", request_.rank()},
+       {"rank", rank_},
        {"epoch", assignment.epoch()}});
   if (step == nullptr) return;
   Drive(step,
         [](StepCore* core, absl::Time now) { return core->OnAssignment(now); });
+}
+
+void Client::OnWorldLost(const absl::Status& why) {
+  Step step;
+  {
+    MutexLock lock(&mu_);
+    if (!lost_.ok()) return;
+    lost_ = why;
+    step = current_;
+  }
+  if (step != nullptr) {
+    Drive(step, [&why](StepCore* core, absl::Time) {
+      core->Abandon(why);
+      return StepEffects();
+    });
+  }
+  MutexLock lock(&lost_mu_);
+  if (on_lost_) on_lost_();
+}
+
+void Client::OnLost(std::function<void()> callback) {
+  {
+    MutexLock lock(&lost_mu_);
+    on_lost_ = callback;
+  }
+  // Told twice when it happens in between: aborting a group is idempotent.
+  if (callback && !lost().ok()) callback();
+}
+
+absl::Status Client::lost() const {
+  MutexLock lock(&mu_);
+  return lost_;
 }
 
 std::vector<bool> Client::TakeLostOwners(int64_t step) {

@@ -43,7 +43,9 @@ class ClientTest : public ::testing::Test {
     ready.set_state(v1::JOIN_STATE_READY);
     ready.set_heartbeat_ms(1);
     ready.mutable_world()->set_version(3);
-    ready.mutable_world()->add_ranks()->set_node("n0");
+    v1::RankInfo* self = ready.mutable_world()->add_ranks();
+    self->set_node("n0");
+    self->set_incarnation(7);
     *ready.mutable_assignment() = MakeAssignment(1, 1, {{"a"}, {"b"}});
     scheduler_.set_joins({ready});
   }
@@ -180,11 +182,76 @@ TEST_F(ClientTest, FinishReachesTheScheduler) {
   EXPECT_EQ(scheduler_.finishes(), 1);
 }
 
+TEST_F(ClientTest, ReplacedWorldEndsTheStepInProgressAndTellsItsOwner) {
+  std::atomic<bool> told{false};
+  FaultyTransport::Faults faults;
+  faults.black_hole = [](const std::string&, int64_t) { return true; };
+  request_.mutable_options()->set_step_budget_ms(60000);
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto client, Join(std::move(faults)));
+  client->OnLost([&told] { told = true; });
+  EXPECT_THAT(client->lost(), IsOk());
+  scheduler_.set_status(absl::AbortedError("world 3 was replaced"));
+  const absl::Time begin = SteadyClock().Now();
+  const StepAnswer answer = client->RunStep(Request(5));
+  EXPECT_LT(SteadyClock().Now() - begin, absl::Seconds(30));
+  EXPECT_THAT(answer.layers[0].reply.message(), HasSubstr("was replaced"));
+  EXPECT_THAT(client->lost(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("world 3")));
+  // Who asks later is told at once, and later steps do not wait.
+  told = false;
+  client->OnLost([&told] { told = true; });
+  EXPECT_TRUE(told);
+  client->OnLost(nullptr);
+  EXPECT_THAT(client->RunStep(Request(6)).layers[1].reply.message(),
+              HasSubstr("was replaced"));
+}
+
+// Ranks 0 and 2 of three went on without rank 1.
+TEST_F(ClientTest, RankIsTheOneOfTheWorld) {
+  request_.set_world_size(3);
+  request_.set_min_ranks(2);
+  request_.set_rank(2);
+  v1::JoinJobResponse ready;
+  ready.set_state(v1::JOIN_STATE_READY);
+  ready.set_heartbeat_ms(1);
+  ready.mutable_world()->set_version(3);
+  for (const uint64_t incarnation : {5, 7}) {
+    v1::RankInfo* rank = ready.mutable_world()->add_ranks();
+    rank->set_rank(ready.world().ranks_size() - 1);
+    rank->set_node("n0");
+    rank->set_incarnation(incarnation);
+  }
+  *ready.mutable_assignment() = MakeAssignment(1, 1, {{"a"}, {"b"}});
+  scheduler_.set_joins({ready});
+  std::vector<int> ranks;
+  servers_.precondition = [&](const PreconditionCall& call,
+                              std::vector<LayerAnswer>* answers) {
+    ranks.push_back(call.header.call().rank());
+    return FakeTransport::Echo(call, answers);
+  };
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto client, Join());
+  EXPECT_EQ(client->rank(), 1);
+  client->RunStep(Request(0));
+  EXPECT_THAT(ranks, ElementsAre(1, 1));
+  ASSERT_TRUE(scheduler_.WaitForHeartbeats(1, absl::Seconds(5)));
+  EXPECT_EQ(scheduler_.heartbeats()[0].rank(), 1);
+
+  request_.set_incarnation(8);
+  EXPECT_THAT(Join(), StatusIs(absl::StatusCode::kInternal,
+                               HasSubstr("incarnation 8")));
+  request_.set_incarnation(7);
+  request_.set_min_ranks(3);
+  EXPECT_THAT(Join(),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("of 2 ranks")));
+}
+
 TEST_F(ClientTest, JoinRefusesAnAssignmentThatDoesNotFit) {
   v1::JoinJobResponse ready;
   ready.set_state(v1::JOIN_STATE_READY);
   ready.mutable_world()->set_version(3);
-  ready.mutable_world()->add_ranks()->set_node("n0");
+  v1::RankInfo* self = ready.mutable_world()->add_ranks();
+  self->set_node("n0");
+  self->set_incarnation(7);
   *ready.mutable_assignment() = MakeAssignment(1, 1, {{"a"}, {"b"}});
   ready.mutable_assignment()->set_job("other");
   scheduler_.set_joins({ready});

@@ -48,8 +48,11 @@ class Patience {
 absl::Status CheckJoined(const v1::JoinJobRequest& request,
                          const v1::JoinJobResponse& response) {
   const v1::World& world = response.world();
-  bool fits =
-      world.version() >= 1 && world.ranks_size() == request.world_size();
+  const int least =
+      request.min_ranks() > 0 ? request.min_ranks() : request.world_size();
+  bool fits = world.version() >= 1 && world.ranks_size() >= least &&
+              world.ranks_size() <= request.world_size() &&
+              RankOf(world, request.incarnation()) >= 0;
   for (int rank = 0; fits && rank < world.ranks_size(); ++rank) {
     fits =
         world.ranks(rank).rank() == rank && !world.ranks(rank).node().empty();
@@ -61,7 +64,8 @@ absl::Status CheckJoined(const v1::JoinJobRequest& request,
       "the scheduler's answer does not fit job '", request.job(), "': world ",
       world.version(), " of ", world.ranks_size(), " ranks and ",
       response.assignment().owners_size(), " owners, asked for ",
-      request.world_size(), " ranks and ", layers, " layers"));
+      request.world_size(), " ranks, with incarnation ", request.incarnation(),
+      " as one of them, and ", layers, " layers"));
 }
 
 absl::Status NotReady(const v1::JoinJobRequest& request, absl::Duration timeout,
@@ -153,6 +157,13 @@ absl::StatusOr<std::vector<std::string>> RendezvousBoard::Get(
   return values;
 }
 
+int RankOf(const v1::World& world, uint64_t incarnation) {
+  for (const v1::RankInfo& rank : world.ranks()) {
+    if (rank.incarnation() == incarnation) return rank.rank();
+  }
+  return -1;
+}
+
 absl::Status FinishJob(SchedulerApi& api, const v1::FinishJobRequest& request,
                        const Timing& timing) {
   Patience patience(timing, kControlTimeout, 1);
@@ -213,6 +224,9 @@ absl::Status Heartbeats::Beat() {
   }
   if (response.ok() && response->has_assignment()) {
     options_.on_assignment(response->assignment());
+  }
+  if (absl::IsAborted(response.status()) && options_.on_world_lost) {
+    options_.on_world_lost(response.status());
   }
   return response.status();
 }

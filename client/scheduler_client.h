@@ -38,7 +38,8 @@ struct Timing {
 //   kDeadlineExceeded  not ready within `timeout`; lists what the scheduler
 //                      was waiting for.
 //   kUnavailable       the scheduler could not be reached within `timeout`.
-//   kInternal          the answer contradicts the request.
+//   kInternal          the answer contradicts the request: another number of
+//                      ranks or layers, or this incarnation is none of them.
 //   others             JoinJob's; at once.
 absl::StatusOr<v1::JoinJobResponse> JoinJob(SchedulerApi& api,
                                             const v1::JoinJobRequest& request,
@@ -78,6 +79,9 @@ class RendezvousBoard {
   const Timing timing_;
 };
 
+// The number of the process `incarnation` in `world`; -1 if it has none.
+int RankOf(const v1::World& world, uint64_t incarnation);
+
 // Ends the job; retries an unreachable scheduler for up to ten seconds.
 // A job the scheduler does not know any more is OK.
 absl::Status FinishJob(SchedulerApi& api, const v1::FinishJobRequest& request,
@@ -97,6 +101,8 @@ class Heartbeats {
     std::function<v1::RankHeartbeatRequest()> request;
     // Gets every assignment the scheduler sends.
     std::function<void(const v1::Assignment&)> on_assignment;
+    // Gets the scheduler's word that the world was replaced; may come again.
+    std::function<void(const absl::Status&)> on_world_lost;
   };
 
   Heartbeats(SchedulerApi* api, Options options);

@@ -50,6 +50,7 @@ class SchedulerClientTest : public ::testing::Test {
     response.mutable_world()->set_version(1);
     v1::RankInfo* rank = response.mutable_world()->add_ranks();
     rank->set_node("n0");
+    rank->set_incarnation(7);
     return response;
   }
 

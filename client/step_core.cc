@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -162,6 +163,16 @@ StepEffects StepCore::OnAssignment(absl::Time now) {
     Reroute(i, now, &effects);
   }
   return effects;
+}
+
+void StepCore::Abandon(const absl::Status& why) {
+  for (Lane& lane : lanes_) {
+    lane.stage = Stage::kEnded;
+    lane.call = 0;
+  }
+  std::vector<size_t> all(request_.gradients.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  FallBack(all, v1::FALLBACK_REASON_UNREACHABLE, Text(why));
 }
 
 StepEffects StepCore::Tick(absl::Time now) {

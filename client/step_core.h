@@ -121,6 +121,10 @@ class StepCore {
   // at a later step.
   StepEffects OnAssignment(absl::Time now);
 
+  // The world of the call is over: what has no answer yet falls back at once.
+  // Also before Begin(), which is not called then.
+  void Abandon(const absl::Status& why);
+
   // Time has passed; call at next_wake().
   StepEffects Tick(absl::Time now);
   absl::Time next_wake() const;

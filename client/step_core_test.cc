@@ -299,6 +299,21 @@ TEST_F(StepCoreTest, CallThatEndsWithoutAnAnswerFallsBack) {
               HasSubstr("without answering"));
 }
 
+TEST_F(StepCoreTest, AbandonedStepIsOverAndBlamesNobody) {
+  Assign(1, {{"a"}, {"a"}});
+  StepCore core = Core(Request(11, {0, 1}, /*factor_step=*/false));
+  const StepEffects effects = core.Begin(now_);
+  const uint64_t id = effects.preconditions[0].id;
+  core.OnLayer(id, MakeAnswer(0, 0, {5, 6}), now_);
+  core.Abandon(absl::AbortedError("world 1 was replaced"));
+  ASSERT_TRUE(core.done());
+  core.OnLayer(id, MakeAnswer(1, 1, {7, 8}), now_);  // Too late.
+  const StepAnswer answer = core.TakeAnswer();
+  EXPECT_EQ(answer.layers[0].reply.outcome(), v1::LAYER_OUTCOME_PRECONDITIONED);
+  EXPECT_THAT(answer.layers[1].reply.message(), HasSubstr("was replaced"));
+  EXPECT_FALSE(suspects_.Contains("a"));
+}
+
 TEST_F(StepCoreTest, AnswersThatDoNotFitAreNotApplied) {
   Assign(1, {{"a"}, {"a"}});
   StepCore core = Core(Request(11, {0}, /*factor_step=*/false));

@@ -85,11 +85,17 @@ class JoinedSession final : public Session {
         broadcast_(parts_.layers, parts_.delegates.gradient_rank,
                    parts_.options.rank),
         replacer_(FallbackOf(parts_.options.job_options), num_layers(),
-                  parts_.tools.kernels.get()) {}
+                  parts_.tools.kernels.get()) {
+    parts_.client->OnLost([this] { AbortGroups(); });
+  }
+  ~JoinedSession() override { parts_.client->OnLost(nullptr); }
 
   Communicator& job_group() override { return *parts_.job_group; }
   int64_t start_step() const override {
     return parts_.client->joined().world().start_step();
+  }
+  int64_t restart_count() const override {
+    return parts_.client->joined().world().restart_count();
   }
   uint64_t plan_hash() const override {
     return parts_.client->joined().plan_hash();
@@ -131,6 +137,12 @@ class JoinedSession final : public Session {
  private:
   int num_layers() const { return static_cast<int>(parts_.layers.size()); }
 
+  // Ends what this rank waits for: nobody of the old world will come.
+  void AbortGroups() {
+    parts_.job_group->Abort();
+    if (parts_.node_group != nullptr) parts_.node_group->Abort();
+  }
+
   absl::Status Agree(const StepSettings& settings,
                      const std::vector<MatrixView<float>>& gradients,
                      std::vector<client::LayerAnswer>* own,
@@ -167,6 +179,10 @@ absl::StatusOr<StepResult> JoinedSession::Step(
         absl::StrCat("step is ", step, ", expected ", next_step_));
   }
   KRONSERVE_RETURN_IF_ERROR(ValidateStep(settings, parts_.layers, gradients));
+  if (const absl::Status lost = parts_.client->lost(); !lost.ok()) {
+    broken_ = absl::UnavailableError(lost.message());
+    return broken_;
+  }
   parts_.client->ReportStep(step);
   StepResult result;
   if (num_layers() == 0) {
@@ -430,8 +446,17 @@ absl::StatusOr<std::unique_ptr<Session>> JoinWithDependencies(
       parts.client,
       client::Client::Join(request, options.join_timeout,
                            dependencies.connect(options.scheduler)));
+  parts.options.rank = parts.client->rank();
+  parts.options.world_size = parts.client->joined().world().ranks_size();
   ChooseRoles(&parts);
-  KRONSERVE_RETURN_IF_ERROR(ConnectGroups(groups, &parts));
+  const absl::Status connected = ConnectGroups(groups, &parts);
+  if (absl::IsUnavailable(connected) || absl::IsDeadlineExceeded(connected)) {
+    return absl::AbortedError(
+        absl::StrCat("a rank was lost while those of world ",
+                     parts.client->joined().world().version(), " of job '",
+                     options.job, "' connected: ", connected.message()));
+  }
+  KRONSERVE_RETURN_IF_ERROR(connected);
   LogJoined(parts);
   return std::make_unique<JoinedSession>(std::move(parts));
 }

@@ -42,6 +42,11 @@ struct SessionOptions {
   int64_t restart_count = 0;
   int rank = 0;
   int world_size = 1;
+  // Fewest ranks to train with: then `rank` is an upper bound, and job_group()
+  // says which rank of how many this is. 0: world_size.
+  int min_ranks = 0;
+  // No parameters yet: next_step does not count beside ranks that have some.
+  bool fresh = false;
   std::string node = "node0";   // Ranks with one name share a node.
   uint64_t incarnation = 0;     // Of this process; 0: drawn at Join().
   int64_t next_step = 0;        // First step this process would train.
@@ -101,6 +106,9 @@ class Session {
   //   kDeadlineExceeded    not ready within join_timeout; names what is
   //                        missing.
   //   kUnavailable         the scheduler cannot be reached.
+  //   kAborted             the job is at a higher restart count, or a rank was
+  //                        lost while the ranks connected: join again with a
+  //                        higher one.
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const SessionOptions& options,
       const std::vector<curvature::LayerShape>& layers,
@@ -111,6 +119,8 @@ class Session {
   // All ranks of the job; the trainer averages its gradients over it.
   virtual Communicator& job_group() = 0;
   virtual int64_t start_step() const = 0;
+  // Of the world. Whoever wants another world claims a higher one.
+  virtual int64_t restart_count() const = 0;
   virtual uint64_t plan_hash() const = 0;
 
   // True when Step(step) wants this rank's statistics of `layer`.
@@ -151,8 +161,8 @@ class Session {
   //
   // Errors:
   //   kInvalidArgument  wrong step or shapes; nothing was sent.
-  //   kUnavailable, kDeadlineExceeded   the job group broke: the job must
-  //                     re-join.
+  //   kUnavailable, kDeadlineExceeded   the job group broke, or the scheduler
+  //                     says that the world was replaced: the job must re-join.
   virtual absl::StatusOr<StepResult> Step(
       int64_t step, const StepSettings& settings,
       const std::vector<linalg::MatrixView<float>>& gradients) = 0;

@@ -61,6 +61,8 @@ v1::JoinJobRequest JoinRequest(
   request.set_incarnation(options.incarnation != 0 ? options.incarnation
                                                    : DrawIncarnation());
   request.set_next_step(options.next_step);
+  request.set_min_ranks(options.min_ranks);
+  request.set_fresh(options.fresh);
   *request.mutable_options() = options.job_options;
   for (const curvature::LayerShape& shape : layers) {
     v1::LayerSpec* layer = request.add_layers();
@@ -96,6 +98,9 @@ absl::Status ValidateJoin(const SessionOptions& options,
   require(options.rank >= 0 && options.rank < options.world_size,
           absl::StrCat("rank is ", options.rank, ", from 0 to world_size - 1 (",
                        options.world_size - 1, ")"));
+  require(options.min_ranks >= 0 && options.min_ranks <= options.world_size,
+          absl::StrCat("min_ranks is ", options.min_ranks,
+                       ", from 0 to world_size (", options.world_size, ")"));
   require(options.next_step >= 0,
           absl::StrCat("next_step is ", options.next_step, ", at least 0"));
   require(options.join_timeout > absl::ZeroDuration(),

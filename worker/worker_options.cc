@@ -78,6 +78,16 @@ void AddJobFlags(OptionSet* set, WorkerOptions* o) {
   set->Add("node", &o->node, "ranks of one name share a machine");
   set->Add("join-timeout", &o->join_timeout,
            "how long to wait for servers and other ranks at the start");
+  set->Add("elastic", &o->elastic,
+           "join again when a rank is lost or comes, instead of failing; give "
+           "it on all ranks, and start a lost one again as it was started");
+  set->Add("min-ranks", &o->min_ranks,
+           "with elastic: fewest ranks to train with; the others are waited "
+           "for until nobody new has come for a lease. 0: world-size",
+           IntRange{0, 65536});
+  set->Add("max-restarts", &o->max_restarts,
+           "with elastic: how often this process joins again before it fails",
+           IntRange{0, 1000000});
   set->Add("collective", &o->collective, "what connects the ranks", {"gloo"});
   set->Add("collective-host", &o->collective_host,
            "address of this machine for the other ranks; neither encrypted nor "
@@ -191,6 +201,17 @@ std::string CheckScheduler(const WorkerOptions& o) {
                       " with ", o.world_size, " ranks: host:port");
 }
 
+std::string CheckElastic(const WorkerOptions& o) {
+  if (o.min_ranks > 0 && !o.elastic) return "min-ranks needs elastic";
+  if (o.min_ranks > o.world_size) {
+    return absl::StrCat("min-ranks ", o.min_ranks, " is above world-size ",
+                        o.world_size);
+  }
+  if (!o.elastic || UsesJob(o)) return "";
+  return absl::StrCat("elastic needs a job: optimizer ", o.optimizer, " with ",
+                      o.world_size, " rank has none");
+}
+
 std::string CheckBatch(const WorkerOptions& o) {
   if (o.batch >= o.world_size * o.accumulation) return "";
   return absl::StrCat("batch ", o.batch, " is too small for ", o.world_size,
@@ -281,8 +302,8 @@ void AddWorkerOptions(OptionSet* set, WorkerOptions* options) {
     set->Check([fault] { return fault; });
   }
   for (const auto check :
-       {&CheckPlace, &CheckScheduler, &CheckBatch, &CheckSizes, &CheckTimes,
-        &CheckMethod, &CheckTarget}) {
+       {&CheckPlace, &CheckScheduler, &CheckElastic, &CheckBatch, &CheckSizes,
+        &CheckTimes, &CheckMethod, &CheckTarget}) {
     set->Check([options, check] { return check(*options); });
   }
 }
@@ -361,6 +382,10 @@ SessionOptions ToSessionOptions(const WorkerOptions& options) {
   session.node = options.node;
   session.device = options.device;
   session.join_timeout = options.join_timeout;
+  if (options.elastic) {
+    session.min_ranks = static_cast<int>(
+        options.min_ranks > 0 ? options.min_ranks : options.world_size);
+  }
   session.job_options = ToJobOptions(options);
   return session;
 }

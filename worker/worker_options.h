@@ -32,6 +32,9 @@ struct WorkerOptions {
   int64_t world_size = 1;
   std::string node;  // This machine's name.
   absl::Duration join_timeout = absl::Seconds(60);
+  bool elastic = false;
+  int64_t min_ranks = 0;
+  int64_t max_restarts = 100;
   std::string collective = "gloo";
   std::string collective_host = "127.0.0.1";
   std::string collective_timeout = "auto";

@@ -159,6 +159,26 @@ TEST_F(WorkerOptionsTest, TimesThatCannotHoldTogetherAreRefused) {
               StatusIs(kInvalid, HasSubstr("max-staleness 0, not 3")));
 }
 
+TEST_F(WorkerOptionsTest, ElasticRanksNeedAllOfThemUnlessToldOtherwise) {
+  ASSERT_THAT(ParseJob({"--world-size=3"}), IsOk());
+  EXPECT_EQ(ToSessionOptions(options_).min_ranks, 0);
+  ASSERT_THAT(ParseJob({"--world-size=3", "--elastic"}), IsOk());
+  EXPECT_EQ(ToSessionOptions(options_).min_ranks, 3);
+  ASSERT_THAT(ParseJob({"--world-size=3", "--elastic", "--min-ranks=2"}),
+              IsOk());
+  EXPECT_EQ(ToSessionOptions(options_).min_ranks, 2);
+}
+
+TEST_F(WorkerOptionsTest, ElasticFaultsAreNamed) {
+  EXPECT_THAT(ParseJob({"--min-ranks=1"}),
+              StatusIs(kInvalid, HasSubstr("min-ranks needs elastic")));
+  EXPECT_THAT(
+      ParseJob({"--elastic", "--min-ranks=3"}),
+      StatusIs(kInvalid, HasSubstr("min-ranks 3 is above world-size 1")));
+  EXPECT_THAT(ParseJob({"--elastic", "--min-ranks=1", "--optimizer=sgd"}),
+              StatusIs(kInvalid, HasSubstr("elastic needs a job")));
+}
+
 TEST_F(WorkerOptionsTest, ConvnetsNeedTwoChannelNumbers) {
   EXPECT_THAT(ParseJob({"--model=convnet", "--channels=4,8"}), IsOk());
   EXPECT_THAT(ConvChannels(options_), ElementsAre(4, 8));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -14,6 +15,7 @@
 #include "worker/training/model.h"
 #include "worker/training/optimizer.h"
 #include "worker/training/reporter.h"
+#include "worker/worlds.h"
 
 namespace kronserve::worker {
 namespace {
@@ -86,15 +88,34 @@ CommunicatorFactory GroupsOf(const WorkerOptions& options) {
       };
 }
 
-// Ends the job once no rank needs it any more. A failure costs the servers
-// memory until the job expires, not the run its result.
-void FinishJob(Session* session) {
-  const absl::Status all_done = session->job_group().Barrier();
-  if (all_done.ok() && session->job_group().rank() != 0) return;
-  const absl::Status finished = all_done.ok() ? session->Finish() : all_done;
-  if (finished.ok()) return;
-  Log(LogLevel::kWarning, "the job was not finished",
-      {{"reason", finished.message()}});
+absl::StatusOr<TrainingSummary> TrainInJob(const WorkerOptions& options,
+                                           const TrainerParts& trainer,
+                                           StopWatcher* stop_watcher) {
+  Log(LogLevel::kInfo, "waiting for the job",
+      {{"scheduler", options.scheduler}, {"ranks", options.world_size}});
+  WorldsOptions worlds;
+  worlds.session = ToSessionOptions(options);
+  worlds.trainer = ToTrainerOptions(options);
+  worlds.elastic = options.elastic;
+  worlds.max_restarts = options.max_restarts;
+  WorldsParts parts;
+  parts.trainer = trainer;
+  parts.stop_watcher = stop_watcher;
+  std::vector<curvature::LayerShape> layers;
+  if (trainer.precondition) layers = trainer.model->shapes();
+  parts.join = [&, groups = GroupsOf(options)](const SessionOptions& session) {
+    return Session::Join(session, layers, groups);
+  };
+  return TrainInWorlds(worlds, parts);
+}
+
+absl::StatusOr<TrainingSummary> TrainAlone(const WorkerOptions& options,
+                                           const TrainerParts& trainer,
+                                           StopWatcher* stop_watcher) {
+  stop_watcher->BeginTraining(nullptr);
+  auto summary = Train(ToTrainerOptions(options), trainer);
+  stop_watcher->EndTraining();
+  return summary;
 }
 
 }  // namespace
@@ -112,7 +133,6 @@ absl::StatusOr<TrainingSummary> RunWorker(const WorkerOptions& options,
   Model<float> model = CreateModel(options, dataset, tools.kernels.get());
   const auto optimizer = CreateOptimizer(options);
 
-  TrainerOptions trainer = ToTrainerOptions(options);
   TrainerParts parts;
   parts.dataset = &dataset;
   parts.model = &model;
@@ -120,26 +140,9 @@ absl::StatusOr<TrainingSummary> RunWorker(const WorkerOptions& options,
   parts.observer = reporter.get();
   parts.stop = &stop_watcher->stop();
   parts.precondition = options.optimizer == "kfac";
-  std::unique_ptr<Session> session;
-  if (UsesJob(options)) {
-    Log(LogLevel::kInfo, "waiting for the job",
-        {{"scheduler", options.scheduler}, {"ranks", options.world_size}});
-    const std::vector<curvature::LayerShape> none;
-    KRONSERVE_ASSIGN_OR_RETURN(
-        session, Session::Join(ToSessionOptions(options),
-                               parts.precondition ? model.shapes() : none,
-                               GroupsOf(options)));
-    parts.session = session.get();
-    parts.group = &session->job_group();
-    trainer.first_step = session->start_step();
-  }
-  stop_watcher->BeginTraining(parts.group);
-  auto summary = Train(trainer, parts);
-  stop_watcher->EndTraining();
+  auto summary = UsesJob(options) ? TrainInJob(options, parts, stop_watcher)
+                                  : TrainAlone(options, parts, stop_watcher);
   KRONSERVE_RETURN_IF_ERROR(summary.status());
-  if (session != nullptr && summary->end != TrainingSummary::End::kStopped) {
-    FinishJob(session.get());
-  }
   if (reporter != nullptr) KRONSERVE_RETURN_IF_ERROR(reporter->Done(*summary));
   return summary;
 }

@@ -38,23 +38,36 @@ class Job:
         events = self._folder / f"{name}.events"
         events.unlink(missing_ok=True)
         self._reader = training.EventFile(events)
-        self.workers = [self._start(service, rank, {
-            **OPTIONS, "job": name, "events": events if rank == 0 else None,
-            **options}) for rank in range(ranks)]
+        self._service = service
+        self._options = {**OPTIONS, "job": name, **options}
+        self._events = events
+        self.workers = [None] * ranks
+        for rank in range(ranks):
+            self.start_rank(rank)
 
-    def _start(self, service, rank, options):
-        place, prefix = service.place_of_rank(rank)
-        return service.cluster.start(
-            f"{options['job']}-rank{rank}", "kronserve-worker",
+    def start_rank(self, rank):
+        """Starts a rank, also in the place of one that has ended."""
+        place, prefix = self._service.place_of_rank(rank)
+        self.workers[rank] = self._service.cluster.start(
+            f"{self._options['job']}-rank{rank}", "kronserve-worker",
             {"rank": rank, "world-size": self._ranks, "node": f"node{rank}",
-             "hash-log": self._hash_log(rank), **place, **options}, prefix)
+             "hash-log": self._hash_log(rank),
+             "events": self._events if rank == 0 else None, **place,
+             **self._options}, prefix)
+
+    def forget_rank(self, rank):
+        """Goes on without a rank that was killed."""
+        self.workers[rank] = None
+
+    def _running(self):
+        return [worker for worker in self.workers if worker is not None]
 
     def _hash_log(self, rank):
         return self._folder / f"rank{rank}.hashes"
 
     def read(self):
         """Takes in what rank 0 reported; fails when a rank has failed."""
-        for worker in self.workers:
+        for worker in self._running():
             if worker.exit_code() not in (None, 0):
                 raise AssertionError(worker.failure())
         now = time.monotonic()
@@ -118,13 +131,13 @@ class Job:
 
     def stop(self):
         """Ends all ranks after their step; returns the "done" event."""
-        for worker in self.workers:
+        for worker in self._running():
             faults.terminate(worker)
         return self.finish(20)
 
     def finish(self, seconds):
         """Waits for the end of all ranks; returns the "done" event."""
-        for worker in self.workers:
+        for worker in self._running():
             code = harness.wait_for_exit(worker, seconds)
             if code != 0:
                 raise AssertionError(worker.failure())

@@ -48,6 +48,7 @@ class FakeJob {
     options.job = "job";
     options.rank = rank;
     options.world_size = static_cast<int>(nodes_.size());
+    options.incarnation = 100 + static_cast<uint64_t>(rank);
     options.node = nodes_[rank];
     options.join_timeout = absl::Seconds(20);
     options.device = "reference";
@@ -92,6 +93,7 @@ class FakeJob {
       v1::RankInfo* info = ready.mutable_world()->add_ranks();
       info->set_rank(static_cast<int>(rank));
       info->set_node(nodes_[rank]);
+      info->set_incarnation(100 + rank);
     }
     *ready.mutable_assignment() = Assignment(1);
     return ready;

@@ -8,12 +8,16 @@ namespace {
 template <typename T>
 using Views = std::vector<linalg::MatrixView<T>>;
 
-// Zeros in the shapes of `parameters`, made on first use.
+// Counts a step; zeros in the shapes of `parameters`, made at the first.
 template <typename T>
-void MakeState(const Views<T>& parameters, std::vector<std::vector<T>>* state) {
-  if (!state->empty()) return;
-  for (const auto& parameter : parameters) {
-    state->emplace_back(static_cast<size_t>(parameter.size()));
+void BeginStep(const Views<T>& parameters, int slots_per_parameter,
+               OptimizerState<T>* state) {
+  ++state->steps;
+  if (!state->slots.empty()) return;
+  for (int slot = 0; slot < slots_per_parameter; ++slot) {
+    for (const auto& parameter : parameters) {
+      state->slots.emplace_back(static_cast<size_t>(parameter.size()));
+    }
   }
 }
 
@@ -22,16 +26,18 @@ class Sgd final : public Optimizer<T> {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options) {}
 
+  int slots_per_parameter() const override { return 1; }  // The velocity.
+
   void Step(double lr, const Views<T>& parameters,
             const Views<T>& gradients) override {
-    MakeState(parameters, &velocity_);
+    BeginStep(parameters, slots_per_parameter(), &this->state_);
     const T rate = T(lr);
     const T momentum = T(options_.momentum);
     const T decay = T(options_.weight_decay);
     for (size_t i = 0; i < parameters.size(); ++i) {
       T* p = parameters[i].data;
       const T* g = gradients[i].data;
-      T* u = velocity_[i].data();
+      T* u = this->state_.slots[i].data();
       for (int64_t j = 0; j < parameters[i].size(); ++j) {
         u[j] = momentum * u[j] + (g[j] + decay * p[j]);
         p[j] -= rate * u[j];
@@ -41,7 +47,6 @@ class Sgd final : public Optimizer<T> {
 
  private:
   const SgdOptions options_;
-  std::vector<std::vector<T>> velocity_;
 };
 
 template <typename T>
@@ -49,13 +54,15 @@ class Adam final : public Optimizer<T> {
  public:
   explicit Adam(const AdamOptions& options) : options_(options) {}
 
+  // Means of the gradient, then of its square.
+  int slots_per_parameter() const override { return 2; }
+
   void Step(double lr, const Views<T>& parameters,
             const Views<T>& gradients) override {
-    MakeState(parameters, &mean_);
-    MakeState(parameters, &square_);
-    ++steps_;
-    const double bias1 = 1 - std::pow(options_.beta1, steps_);
-    const double bias2 = 1 - std::pow(options_.beta2, steps_);
+    OptimizerState<T>& state = this->state_;
+    BeginStep(parameters, slots_per_parameter(), &state);
+    const double bias1 = 1 - std::pow(options_.beta1, state.steps);
+    const double bias2 = 1 - std::pow(options_.beta2, state.steps);
     // lr m^ / (sqrt(v^) + epsilon), with both bias corrections moved out.
     const T rate = T(lr * std::sqrt(bias2) / bias1);
     const T epsilon = T(options_.epsilon * std::sqrt(bias2));
@@ -67,8 +74,8 @@ class Adam final : public Optimizer<T> {
     for (size_t i = 0; i < parameters.size(); ++i) {
       T* p = parameters[i].data;
       const T* g = gradients[i].data;
-      T* m = mean_[i].data();
-      T* v = square_[i].data();
+      T* m = state.slots[i].data();
+      T* v = state.slots[parameters.size() + i].data();
       for (int64_t j = 0; j < parameters[i].size(); ++j) {
         const T gradient = g[j] + decay * p[j];
         m[j] = beta1 * m[j] + rest1 * gradient;
@@ -80,9 +87,6 @@ class Adam final : public Optimizer<T> {
 
  private:
   const AdamOptions options_;
-  int64_t steps_ = 0;
-  std::vector<std::vector<T>> mean_;
-  std::vector<std::vector<T>> square_;
 };
 
 }  // namespace

@@ -5,12 +5,22 @@
 #ifndef KRONSERVE_WORKER_TRAINING_OPTIMIZER_H_
 #define KRONSERVE_WORKER_TRAINING_OPTIMIZER_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "linalg/matrix_view.h"
 
 namespace kronserve::worker {
+
+// All that an optimizer remembers from step to step.
+template <typename T>
+struct OptimizerState {
+  int64_t steps = 0;
+  // [slots_per_parameter * parameters] of the parameters' sizes; empty before
+  // the first step.
+  std::vector<std::vector<T>> slots;
+};
 
 // Thread safety: none.
 // Invariants:    every call brings the same shapes in the same order.
@@ -19,10 +29,18 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
+  // Numbers kept per parameter.
+  virtual int slots_per_parameter() const = 0;
+  // May be replaced by that of another optimizer of the same options.
+  OptimizerState<T>& state() { return state_; }
+
   // Updates each of `parameters` by the gradient of the same position.
   virtual void Step(double lr,
                     const std::vector<linalg::MatrixView<T>>& parameters,
                     const std::vector<linalg::MatrixView<T>>& gradients) = 0;
+
+ protected:
+  OptimizerState<T> state_;
 };
 
 struct SgdOptions {

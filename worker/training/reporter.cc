@@ -177,6 +177,16 @@ void Reporter::OnFallback(const FallbackEvent& event) {
                 : absl::StrCat("step ", event.step, ": fall back: ", line));
 }
 
+void Reporter::OnWorld(const WorldEvent& event) {
+  Write(Dump({{"event", "world"},
+              {"restart_count", event.restart_count},
+              {"ranks", event.ranks},
+              {"rank", event.rank},
+              {"start_step", event.start_step}}));
+  PrintLine(absl::StrCat("restart ", event.restart_count, ": ", event.ranks,
+                         " ranks go on from step ", event.start_step));
+}
+
 absl::Status Reporter::Done(const TrainingSummary& summary) {
   if (bar_open_) std::fputs("\n", options_.progress_out);
   bar_open_ = false;

@@ -59,6 +59,7 @@ class Reporter final : public TrainingObserver {
   void OnStep(const StepEvent& event) override;
   void OnEval(const EvalEvent& event) override;
   void OnFallback(const FallbackEvent& event) override;
+  void OnWorld(const WorldEvent& event) override;
 
   // Writes "done" and ends the progress line.
   //

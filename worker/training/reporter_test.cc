@@ -195,5 +195,20 @@ TEST(SummaryLineTest, SaysWhatAPersonAsks) {
                     Not(HasSubstr("preconditioned"))));
 }
 
+TEST_F(ReporterTest, AnotherWorldIsAnEventAndALine) {
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto reporter,
+                                 Reporter::Create(options_));
+  reporter->OnWorld({/*restart_count=*/2, /*ranks=*/3, /*rank=*/1,
+                     /*start_step=*/40});
+  const auto events = Events();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0], nlohmann::json({{"event", "world"},
+                                       {"restart_count", 2},
+                                       {"ranks", 3},
+                                       {"rank", 1},
+                                       {"start_step", 40}}));
+  EXPECT_THAT(Shown(), HasSubstr("restart 2: 3 ranks go on from step 40"));
+}
+
 }  // namespace
 }  // namespace kronserve::worker

@@ -38,7 +38,9 @@ class Run {
       : options_(options),
         parts_(parts),
         schedule_(parts.dataset->train.rows(), options.batch, options.seed),
-        gradient_step_(parts_) {
+        gradient_step_(parts_),
+        progress_(parts.progress != nullptr ? *parts.progress : own_progress_),
+        summary_(progress_.summary) {
     const int64_t all = options.epochs * schedule_.steps_per_epoch();
     last_step_ = options.max_steps > 0 ? std::min(all, options.max_steps) : all;
     if (parts.session != nullptr && parts.precondition) {
@@ -47,8 +49,14 @@ class Run {
   }
 
   absl::StatusOr<TrainingSummary> Train() {
+    progress_.GoTo(options_.first_step);
     KRONSERVE_RETURN_IF_ERROR(OpenHashLog());
     KRONSERVE_RETURN_IF_ERROR(CheckRanksAgree());
+    progress_.begun = true;
+    if (options_.repeat_evaluation && options_.first_step > 0) {
+      KRONSERVE_RETURN_IF_ERROR(EvaluateIfDue(options_.first_step - 1));
+      if (summary_.end == TrainingSummary::End::kTargetReached) return summary_;
+    }
     for (int64_t step = options_.first_step; step < last_step_; ++step) {
       KRONSERVE_RETURN_IF_ERROR(AtStep(step, Step(step)));
       if (summary_.end == TrainingSummary::End::kDiverged) return summary_;
@@ -56,12 +64,8 @@ class Run {
         summary_.end = TrainingSummary::End::kStopped;
         return summary_;
       }
-      if (!EvaluatesAfter(step)) continue;
-      KRONSERVE_RETURN_IF_ERROR(AtStep(step, EvaluateAfter(step)));
-      if (options_.stop_at_target && summary_.steps_to_target) {
-        summary_.end = TrainingSummary::End::kTargetReached;
-        return summary_;
-      }
+      KRONSERVE_RETURN_IF_ERROR(EvaluateIfDue(step));
+      if (summary_.end == TrainingSummary::End::kTargetReached) return summary_;
     }
     return summary_;
   }
@@ -71,7 +75,8 @@ class Run {
 
   absl::Status OpenHashLog() {
     if (options_.hash_log.empty()) return absl::OkStatus();
-    hash_log_.open(options_.hash_log, std::ios::trunc);
+    hash_log_.open(options_.hash_log,
+                   progress_.begun ? std::ios::app : std::ios::trunc);
     if (hash_log_) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("hash log '", options_.hash_log, "' cannot be written"));
@@ -124,6 +129,8 @@ class Run {
     KRONSERVE_RETURN_IF_ERROR(Precondition(step, lr, &event));
     parts_.optimizer->Step(lr, parts_.model->parameters(),
                            gradient_step_.gradients());
+    progress_.next_step = step + 1;
+    ++summary_.steps;
     KRONSERVE_RETURN_IF_ERROR(CheckReplicas(step));
     CountStep(SteadyClock().Now() - start, &event);
     return absl::OkStatus();
@@ -166,8 +173,8 @@ class Run {
     }
     summary_.layers_preconditioned = summary_.layers - int(names.size());
     if (!names.empty()) ++summary_.fallback_steps;
-    if (names == falling_back_) return;
-    falling_back_ = std::move(names);
+    if (names == progress_.falling_back) return;
+    progress_.falling_back = std::move(names);
     if (parts_.observer != nullptr) parts_.observer->OnFallback(event);
   }
 
@@ -192,7 +199,6 @@ class Run {
   }
 
   void CountStep(absl::Duration took, StepEvent* event) {
-    ++summary_.steps;
     summary_.elapsed += took;
     summary_.waited += event->waited;
     summary_.exchanged += event->exchanged;
@@ -204,6 +210,15 @@ class Run {
     const int64_t every = options_.eval_every > 0 ? options_.eval_every
                                                   : schedule_.steps_per_epoch();
     return (step + 1) % every == 0 || step + 1 == last_step_;
+  }
+
+  absl::Status EvaluateIfDue(int64_t step) {
+    if (!EvaluatesAfter(step)) return absl::OkStatus();
+    KRONSERVE_RETURN_IF_ERROR(AtStep(step, EvaluateAfter(step)));
+    if (options_.stop_at_target && summary_.steps_to_target) {
+      summary_.end = TrainingSummary::End::kTargetReached;
+    }
+    return absl::OkStatus();
   }
 
   absl::Status EvaluateAfter(int64_t step) {
@@ -229,8 +244,9 @@ class Run {
   GradientStep gradient_step_;
   int64_t last_step_ = 0;
   std::ofstream hash_log_;
-  std::vector<std::string> falling_back_;  // At the last step.
-  TrainingSummary summary_;
+  TrainingProgress own_progress_;  // Where the caller keeps none.
+  TrainingProgress& progress_;
+  TrainingSummary& summary_;
 };
 
 absl::Status CheckBatch(const TrainerOptions& options,

@@ -34,6 +34,9 @@ struct TrainerOptions {
   int64_t epochs = 10;
   int64_t max_steps = 0;   // 0: as many as the epochs have.
   int64_t first_step = 0;  // The session's start_step().
+  // The world before this one may have ended in the evaluation that is due
+  // after the step before first_step: do it (again).
+  bool repeat_evaluation = false;
   int64_t eval_every = 0;  // Steps; 0: at the end of each epoch.
   uint64_t seed = 1;       // Of the order of the rows.
   double lr = 0.1;
@@ -80,6 +83,14 @@ struct FallbackEvent {
   std::vector<LayerFallback> layers;
 };
 
+// The job has another world than the run began in.
+struct WorldEvent {
+  int64_t restart_count = 0;
+  int ranks = 0;
+  int rank = 0;            // This process's number among them.
+  int64_t start_step = 0;  // Taken again, or the next.
+};
+
 // Watches a run. Called from the training thread, on every rank.
 class TrainingObserver {
  public:
@@ -87,6 +98,7 @@ class TrainingObserver {
   virtual void OnStep(const StepEvent&) {}
   virtual void OnEval(const EvalEvent&) {}
   virtual void OnFallback(const FallbackEvent&) {}
+  virtual void OnWorld(const WorldEvent&) {}
 };
 
 struct TrainingSummary {
@@ -106,6 +118,21 @@ struct TrainingSummary {
   std::map<std::string, int64_t> fallen_back;  // Steps per layer name.
 };
 
+// What a run carries from one world of its job to the next.
+struct TrainingProgress {
+  // The parameters are ready for `step` now; a step that is repeated counts
+  // once.
+  void GoTo(int64_t step) {
+    if (begun) summary.steps -= next_step - step;
+    next_step = step;
+  }
+
+  bool begun = false;     // The parameters are some of this run.
+  int64_t next_step = 0;  // Step that the parameters are ready for.
+  TrainingSummary summary;
+  std::vector<std::string> falling_back;  // Layers, at the last step.
+};
+
 // What a run works on; all of it outlives Train().
 struct TrainerParts {
   const Dataset* dataset = nullptr;
@@ -118,6 +145,9 @@ struct TrainerParts {
   TrainingObserver* observer = nullptr;
   // Set by anybody on any rank: all ranks stop after the step in progress.
   const std::atomic<bool>* stop = nullptr;
+  // Where this run is, kept up to date also when Train() fails, so that
+  // another call can go on. Null: one call is the run.
+  TrainingProgress* progress = nullptr;
 };
 
 // Trains until the epochs, max_steps, the target or a stop end it.

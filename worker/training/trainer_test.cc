@@ -266,6 +266,7 @@ TEST(TrainerTest, VerifyReplicasNamesTheStepThatDiffers) {
     // Rank 1's optimizer goes wrong in one bit at its third step.
     struct Faulty final : Optimizer<float> {
       Faulty(int rank) : rank(rank) {}
+      int slots_per_parameter() const override { return 1; }
       void Step(double lr, const std::vector<linalg::MatrixView<float>>& p,
                 const std::vector<linalg::MatrixView<float>>& g) override {
         sgd->Step(lr, p, g);
@@ -341,6 +342,7 @@ class RecordingSession final : public Session {
  public:
   Communicator& job_group() override { return *group_; }
   int64_t start_step() const override { return 0; }
+  int64_t restart_count() const override { return 0; }
   uint64_t plan_hash() const override { return 0; }
   bool NeedsStatistics(int64_t step, int layer) const override {
     return step % 2 == 0 && layer == 0;
@@ -439,6 +441,7 @@ TEST(TrainerTest, ASessionWithoutLayersOnlyHearsOfTheSteps) {
   struct Listener final : Session {
     Communicator& job_group() override { return *group; }
     int64_t start_step() const override { return 0; }
+    int64_t restart_count() const override { return 0; }
     uint64_t plan_hash() const override { return 0; }
     bool NeedsStatistics(int64_t, int) const override { return true; }
     absl::Status AccumulateLinear(int, linalg::ConstMatrixView<float>,
@@ -487,6 +490,87 @@ TEST(EvaluationTest, IsTheSameForAnyNumberOfRanks) {
     EXPECT_EQ(shared->accuracy, alone.accuracy);
     EXPECT_NEAR(shared->loss, alone.loss, 1e-5);
   });
+}
+
+// Ends with `left` steps left, as if the job group had broken.
+struct BreakingSession final : Session {
+  Communicator& job_group() override { return *group; }
+  int64_t start_step() const override { return 0; }
+  int64_t restart_count() const override { return 0; }
+  uint64_t plan_hash() const override { return 0; }
+  bool NeedsStatistics(int64_t, int) const override { return false; }
+  absl::Status AccumulateLinear(int, linalg::ConstMatrixView<float>,
+                                linalg::ConstMatrixView<float>,
+                                int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status AccumulateConv(int, const curvature::ConvGeometry&,
+                              linalg::ConstMatrixView<float>,
+                              linalg::ConstMatrixView<float>,
+                              int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<StepResult> Step(
+      int64_t, const StepSettings&,
+      const std::vector<linalg::MatrixView<float>>&) override {
+    if (left-- == 0) return absl::UnavailableError("rank 1 left");
+    return StepResult();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+  int left = 0;
+  Communicator* group = nullptr;
+};
+
+TEST(TrainerTest, ARunThatBrokeGoesOnWithTheStepThatWasNotFinished) {
+  TrainerOptions options = DigitsOptions();
+  options.max_steps = 9;
+  options.eval_every = 3;
+  options.hash_log = ::testing::TempDir() + "/trainer_test_progress";
+  Rank whole;
+  ASSERT_THAT(Train(options, whole.parts()), IsOk());
+
+  Rank rank;
+  TrainingProgress progress;
+  BreakingSession session;
+  session.left = 6;
+  Recorder recorder;
+  TrainerParts parts = rank.parts();
+  parts.session = &session;
+  parts.precondition = false;
+  parts.progress = &progress;
+  parts.observer = &recorder;
+  EXPECT_THAT(Train(options, parts),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("step 6")));
+  EXPECT_EQ(progress.next_step, 6);
+  EXPECT_TRUE(progress.begun);
+
+  // The evaluation after step 5 may have been cut off on another rank.
+  session.left = 9;
+  options.first_step = progress.next_step;
+  options.repeat_evaluation = true;
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto summary, Train(options, parts));
+  EXPECT_EQ(summary.steps, 9);
+  EXPECT_EQ(LargestDifference(rank.model, whole.model), 0);
+  std::vector<int64_t> evaluated;
+  for (const EvalEvent& event : recorder.evals) evaluated.push_back(event.step);
+  EXPECT_THAT(evaluated, ElementsAre(3, 6, 6, 9));
+  // One line per step, not only of the second call.
+  std::ifstream log(options.hash_log);
+  int lines = 0;
+  for (std::string line; std::getline(log, line);) ++lines;
+  EXPECT_EQ(lines, 9);
+  std::remove(options.hash_log.c_str());
+}
+
+TEST(TrainerTest, AStepThatIsRepeatedCountsOnce) {
+  TrainingProgress progress;
+  progress.begun = true;
+  progress.next_step = 8;
+  progress.summary.steps = 8;
+  progress.GoTo(7);
+  EXPECT_EQ(progress.next_step, 7);
+  EXPECT_EQ(progress.summary.steps, 7);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #define KRONSERVE_CLIENT_INCLUDE_KRONSERVE_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,7 +59,19 @@ class Client {
   // one, not the newest.
   const v1::JoinJobResponse& joined() const { return joined_; }
 
+  // This process's rank in the world, which is another than it asked for when
+  // the world was formed without some.
+  int rank() const { return rank_; }
+
   RendezvousBoard& rendezvous() { return rendezvous_; }
+
+  // Why the world is over, by the scheduler's word; OK while it is not. From
+  // then on RunStep() returns at once, with every layer fallen back.
+  absl::Status lost() const ABSL_LOCKS_EXCLUDED(mu_);
+  // `callback` is called when the world is over, from another thread or at
+  // once, perhaps twice; never after the next call. Null: nobody is told.
+  void OnLost(std::function<void()> callback)
+      ABSL_LOCKS_EXCLUDED(mu_, lost_mu_);
 
   // What the next heartbeats report as the newest step begun. RunStep() does
   // it too.
@@ -94,6 +107,7 @@ class Client {
 
   v1::RankHeartbeatRequest NextHeartbeat() ABSL_LOCKS_EXCLUDED(mu_);
   void OnAssignment(const v1::Assignment& assignment) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnWorldLost(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_, lost_mu_);
   // Waits for the step's next event or deadline; false when it is done.
   bool WaitForStep(const Step& step) ABSL_LOCKS_EXCLUDED(mu_);
   // Lets `input` run on the core under the lock, and what comes of it outside.
@@ -104,6 +118,7 @@ class Client {
 
   const v1::JoinJobRequest request_;
   const v1::JoinJobResponse joined_;
+  const int rank_;
   const absl::Duration budget_;
   const Timing timing_;
   const std::unique_ptr<SchedulerApi> scheduler_;
@@ -115,6 +130,11 @@ class Client {
   Suspects suspects_ ABSL_GUARDED_BY(mu_);
   Step current_ ABSL_GUARDED_BY(mu_);  // Null between steps.
   int64_t newest_step_ ABSL_GUARDED_BY(mu_) = -1;
+  absl::Status lost_ ABSL_GUARDED_BY(mu_);
+
+  // Held while the callback runs, so that it cannot outlive its owner.
+  Mutex lost_mu_;
+  std::function<void()> on_lost_ ABSL_GUARDED_BY(lost_mu_);
 
   // Destroyed first, heartbeats before transport: both call back into this.
   std::unique_ptr<Transport> transport_;
