@@ -131,7 +131,8 @@ absl::Status DoesNotFit(const PlacementProblem& problem, int layer) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "layer '", item.name, "' needs ",
       AddBytes(AddBytes(item.bytes, item.workspace_bytes), problem.fixed_bytes),
-      " bytes and fits no server; all layers need at least ",
+      " bytes for one refresh thread and fits no server; all layers need at "
+      "least ",
       AddBytes(needed, workspace), " bytes, the servers have ", available,
       " free (", absl::StrJoin(free, ", "),
       "): add servers, raise their memory limit, or register fewer layers"));

@@ -27,7 +27,8 @@ struct PlacedLayer {
   RefreshWork work;
   // Held as long as the layer is there.
   int64_t bytes = 0;
-  // Scratch of a refresh; a server needs that of its largest layer.
+  // Scratch of a refresh; a server needs that of its largest layer for each of
+  // its refresh threads.
   int64_t workspace_bytes = 0;
   // Index of the server that has it already, or kNoServer: to be placed.
   int owner = kNoServer;
@@ -40,6 +41,7 @@ struct PlacementServer {
   CostCurve curve;
   // Without the layers of this problem, also those it has already.
   int64_t free_bytes = 0;
+  int64_t refresh_threads = 1;
   double load_seconds = 0;
   // False: it keeps what it has and gets nothing new.
   bool accepts_more = true;

@@ -5,6 +5,13 @@
 #include "placement/memory_model.h"
 
 namespace kronserve::placement {
+namespace {
+
+int64_t ScratchBytes(const PlacedLayer& layer, const PlacementServer& server) {
+  return MultiplyBytes(layer.workspace_bytes, server.refresh_threads);
+}
+
+}  // namespace
 
 ServerLoads::ServerLoads(const PlacementProblem& problem)
     : problem_(problem),
@@ -31,7 +38,8 @@ void ServerLoads::Give(int layer, int server) {
 void ServerLoads::Add(int layer, int server) {
   const PlacedLayer& item = problem_.layers[layer];
   bytes_[server] = AddBytes(bytes_[server], item.bytes);
-  workspaces_[server] = std::max(workspaces_[server], item.workspace_bytes);
+  workspaces_[server] = std::max(workspaces_[server],
+                                 ScratchBytes(item, problem_.servers[server]));
   loads_[server] += Seconds(layer, server);
 }
 
@@ -71,7 +79,7 @@ bool ServerLoads::FitsWithout(int64_t leaving_bytes, int layer,
   if (!target.accepts_more || target.draining) return false;
   if (item.pinned_to != kNoServer && item.pinned_to != server) return false;
   const int64_t scratch =
-      std::max<int64_t>(item.workspace_bytes - workspaces_[server], 0);
+      std::max<int64_t>(ScratchBytes(item, target) - workspaces_[server], 0);
   const int64_t extra =
       AddBytes(AddBytes(item.bytes, scratch),
                layers_of_[server].empty() ? problem_.fixed_bytes : 0);
