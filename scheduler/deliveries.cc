@@ -37,6 +37,13 @@ void Deliveries::AddObserver(const v1::ServerAddress& server) {
   target.required = false;
 }
 
+void Deliveries::Release(const std::string& server) {
+  const auto found = targets_.find(server);
+  if (found == targets_.end()) return;
+  found->second.required = false;
+  if (found->second.confirmed >= version_) targets_.erase(found);
+}
+
 std::vector<v1::ServerAddress> Deliveries::Due(absl::Time now) const {
   std::vector<v1::ServerAddress> due;
   for (const auto& [name, target] : targets_) {
@@ -96,6 +103,12 @@ uint64_t Deliveries::Confirmed(const std::string& server) const {
 bool Deliveries::done() const {
   return std::all_of(targets_.begin(), targets_.end(), [this](const auto& t) {
     return !t.second.required || t.second.confirmed >= version_;
+  });
+}
+
+bool Deliveries::settled() const {
+  return std::all_of(targets_.begin(), targets_.end(), [this](const auto& t) {
+    return t.second.confirmed >= version_;
   });
 }
 

@@ -33,6 +33,9 @@ class Deliveries {
   // Known targets stay as they are.
   void AddObserver(const v1::ServerAddress& server);
 
+  // The server need no longer confirm: it becomes an observer.
+  void Release(const std::string& server);
+
   void Remove(const std::string& server) { targets_.erase(server); }
 
   // Targets whose next attempt is due.
@@ -64,6 +67,8 @@ class Deliveries {
   uint64_t version() const { return version_; }
   // Whether every target that has to has confirmed.
   bool done() const;
+  // Whether observers have, too.
+  bool settled() const;
   bool empty() const { return targets_.empty(); }
   std::vector<v1::ServerAddress> servers() const;
 

@@ -2,7 +2,8 @@
 //
 // Layer: scheduler. May include common/, proto/ and placement/.
 // The driver carries effects out in their order, but does not wait: each that
-// has a ticket ends in one SchedulerCore::EffectDone(). A driver that loses an
+// has a ticket ends in one SchedulerCore::EffectDone(), or CheckpointWritten()
+// where there is an answer to report. A driver that loses an
 // effect reports it as kDeadlineExceeded.
 
 #ifndef KRONSERVE_SCHEDULER_EFFECTS_H_
@@ -39,6 +40,20 @@ struct DropEffect {
   v1::DropJobRequest request;
 };
 
+// ServerControl::WriteCheckpoint() at `server`.
+struct WriteCheckpointEffect {
+  uint64_t ticket = 0;
+  v1::ServerAddress server;
+  v1::WriteCheckpointRequest request;
+};
+
+// ServerControl::CommitCheckpoint() at `server`.
+struct CommitCheckpointEffect {
+  uint64_t ticket = 0;
+  v1::ServerAddress server;
+  v1::CommitCheckpointRequest request;
+};
+
 // A line for the log; nothing to report back.
 struct LogEffect {
   LogLevel level = LogLevel::kInfo;
@@ -46,7 +61,8 @@ struct LogEffect {
 };
 
 using Effect =
-    std::variant<PersistEffect, ConfigureEffect, DropEffect, LogEffect>;
+    std::variant<PersistEffect, ConfigureEffect, DropEffect,
+                 WriteCheckpointEffect, CommitCheckpointEffect, LogEffect>;
 
 }  // namespace kronserve::scheduler
 

@@ -11,9 +11,13 @@ namespace {
 
 // "job/NAME" -> JobConfig of a job that lives.
 constexpr char kLivePrefix[] = "job/";
+// "wishes/NAME" -> JobWishes of a job that lives; absent when there are none.
+constexpr char kWishesPrefix[] = "wishes/";
 // "drop/NAME" -> JobConfig with the name, world.version and the servers that
 // still have to drop worlds up to it.
 constexpr char kDropPrefix[] = "drop/";
+// "drain/NAME" -> empty: the server is drained by hand.
+constexpr char kDrainPrefix[] = "drain/";
 // -> JobHeld with the HighWater.
 constexpr char kHighWaterKey[] = "high_water";
 
@@ -21,6 +25,15 @@ StateWrite LiveRecord(const Job& job) {
   StateWrite write{absl::StrCat(kLivePrefix, job.name), std::nullopt};
   if (!job.finished && job.has_world()) {
     write.value = job.config.SerializeAsString();
+  }
+  return write;
+}
+
+StateWrite WishesRecord(const Job& job) {
+  StateWrite write{absl::StrCat(kWishesPrefix, job.name), std::nullopt};
+  std::string value = job.wishes.SerializeAsString();
+  if (!job.finished && job.has_world() && !value.empty()) {
+    write.value = std::move(value);
   }
   return write;
 }
@@ -60,13 +73,28 @@ absl::Status RestoreLive(const std::string& key, const v1::JobConfig& config,
   job->roster.Restore(config.world(), now);
   job->was_ready = true;
   for (const v1::LayerOwner& owner : assignment.owners()) {
-    job->owners.push_back(owner.server());
-    job->needs_plan |= owner.server().empty();
+    LayerPlace place;
+    place.owner = owner.server();
+    place.source = owner.source();
+    place.epoch = assignment.epoch();
+    place.issued = true;
+    job->needs_plan |= place.owner.empty();
+    job->layers.push_back(std::move(place));
   }
-  job->placed_in.assign(config.layers_size(), assignment.epoch());
+  job->needs_moves = true;
   job->configures.SetTargets(
       {assignment.servers().begin(), assignment.servers().end()},
       assignment.epoch());
+  return absl::OkStatus();
+}
+
+absl::Status RestoreWishes(const std::string& key, const std::string& value,
+                           JobTable* jobs) {
+  const auto found = jobs->find(key.substr(sizeof(kWishesPrefix) - 1));
+  if (found == jobs->end()) return Damaged(key, "it belongs to no job");
+  if (!found->second.wishes.ParseFromString(value)) {
+    return Damaged(key, "it does not parse");
+  }
   return absl::OkStatus();
 }
 
@@ -87,7 +115,40 @@ void HighWater::Raise(int64_t other_world_version, uint64_t other_epoch) {
 }
 
 int Job::num_ownerless() const {
-  return static_cast<int>(std::count(owners.begin(), owners.end(), ""));
+  return static_cast<int>(std::count_if(
+      layers.begin(), layers.end(),
+      [](const LayerPlace& place) { return place.owner.empty(); }));
+}
+
+bool Job::any_moving() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerPlace& place) { return place.moving(); });
+}
+
+bool Job::Involves(const std::string& server) const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [&](const LayerPlace& place) {
+                       return place.owner == server || place.source == server;
+                     });
+}
+
+const v1::StoredCheckpoint* Job::WritingCheckpoint() const {
+  if (wishes.checkpoints().empty()) return nullptr;
+  const v1::StoredCheckpoint& last =
+      wishes.checkpoints(wishes.checkpoints_size() - 1);
+  return last.state() == v1::STORED_CHECKPOINT_STATE_WRITING ? &last : nullptr;
+}
+
+int64_t Job::Progress(absl::Time now) const {
+  int64_t progress = std::max(step, config.world().start_step());
+  if (roster.AnyAlive(now)) return progress;
+  // Nobody is in a step: what moves may go at once.
+  for (const v1::LayerOwner& owner : config.assignment().owners()) {
+    if (!owner.source().empty()) {
+      progress = std::max(progress, owner.from_step());
+    }
+  }
+  return progress;
 }
 
 v1::JobState Job::State(absl::Time now) const {
@@ -97,14 +158,35 @@ v1::JobState Job::State(absl::Time now) const {
   return v1::JOB_STATE_RUNNING;
 }
 
+absl::Status UnknownJob(const std::string& name) {
+  return absl::NotFoundError(absl::StrCat(
+      "job '", name.substr(0, 64), "' is not registered or has finished"));
+}
+
 WriteBatch SaveJob(const Job& job, const HighWater& high_water, uint64_t term) {
   v1::JobHeld marks;
   marks.set_world_version(high_water.world_version);
   marks.set_epoch(high_water.epoch);
   return {LiveRecord(job),
+          WishesRecord(job),
           DropRecord(job),
           {kHighWaterKey, marks.SerializeAsString()},
           {kTermKey, absl::StrCat(term)}};
+}
+
+StateWrite SaveDrain(const std::string& server, bool drained) {
+  StateWrite write{absl::StrCat(kDrainPrefix, server), std::nullopt};
+  if (drained) write.value = "";
+  return write;
+}
+
+std::vector<std::string> RestoreDrains(const StateMap& state) {
+  std::vector<std::string> servers;
+  for (const auto& [key, value] : state) {
+    if (!absl::StartsWith(key, kDrainPrefix)) continue;
+    servers.push_back(key.substr(sizeof(kDrainPrefix) - 1));
+  }
+  return servers;
 }
 
 absl::Status RestoreJobs(const StateMap& state, absl::Duration validity,
@@ -121,6 +203,10 @@ absl::Status RestoreJobs(const StateMap& state, absl::Duration validity,
       return Damaged(key, "it does not parse");
     KRONSERVE_RETURN_IF_ERROR(
         RestoreLive(key, config, now, job_named(config.job())));
+  }
+  for (const auto& [key, value] : state) {
+    if (!absl::StartsWith(key, kWishesPrefix)) continue;
+    KRONSERVE_RETURN_IF_ERROR(RestoreWishes(key, value, jobs));
   }
   for (const auto& [key, value] : state) {
     if (!absl::StartsWith(key, kDropPrefix)) continue;

@@ -16,16 +16,35 @@
 #include "absl/time/time.h"
 #include "kronserve/v1/job.pb.h"
 #include "kronserve/v1/scheduler.pb.h"
+#include "kronserve/v1/scheduler_state.pb.h"
+#include "scheduler/checkpoint_run.h"
 #include "scheduler/deliveries.h"
 #include "scheduler/rendezvous_board.h"
 #include "scheduler/roster.h"
 #include "scheduler/state_store.h"
+#include "scheduler/step_pace.h"
 
 namespace kronserve::scheduler {
 
 // Steps between the newest reported one and the first that a new owner
 // answers: ranks may be that far ahead of their last heartbeat.
 inline constexpr int64_t kStepMargin = 2;
+
+// Where a layer is, as it shall be.
+struct LayerPlace {
+  // Empty: to be placed.
+  std::string owner;
+  // While the state is on its way from another server.
+  std::string source;
+  // Epoch that gave the layer its owner.
+  uint64_t epoch = 0;
+  // The newest assignment says so too.
+  bool issued = false;
+  // With what state its newest owner began; epoch 0: not reported.
+  v1::LayerRecovery recovery;
+
+  bool moving() const { return !source.empty(); }
+};
 
 // Highest world version and epoch that any job that is gone, or any member,
 // ever had; new ones are issued above them.
@@ -54,6 +73,7 @@ struct Job {
   RendezvousBoard board;
   // Newest step any rank of this world reported; -1 if none.
   int64_t step = -1;
+  StepPace pace;
   // All owners had confirmed once, so ranks may have begun.
   bool was_ready = false;
   // Why the world that the ranks wait for cannot start.
@@ -64,16 +84,24 @@ struct Job {
   // When the last rank's lease ended; InfiniteFuture while one lives.
   absl::Time silent_since = absl::InfiniteFuture();
 
-  // [layers]: owners as they shall be; "" to be placed. Ahead of
-  // config.assignment while needs_plan.
-  std::vector<std::string> owners;
-  // [layers]: epoch that gave the layer its owner.
-  std::vector<uint64_t> placed_in;
+  // One per layer; ahead of config.assignment while not `issued`.
+  std::vector<LayerPlace> layers;
   // Servers that refused to take more layers of this job.
   std::set<std::string> refusing;
+  // A layer has lost its owner or its source.
   bool needs_plan = false;
   // A member holds a higher epoch than we knew: issue all owners anew.
   bool needs_reissue = false;
+  // Something changed that layers may move for: a pin, a drain, more room.
+  bool needs_moves = false;
+  // A server came that has no share yet. Cleared by one look at the balance.
+  bool needs_balance = false;
+  // Why the placement is not better than it is.
+  std::string placement_note;
+
+  v1::JobWishes wishes;
+  // Of the last of wishes.checkpoints while that is being written.
+  CheckpointRun checkpoint;
 
   // ConfigureJob and DropJob; versions are the epoch and the world version.
   Deliveries configures;
@@ -88,14 +116,30 @@ struct Job {
   uint64_t epoch() const { return config.assignment().epoch(); }
   int64_t world_version() const { return config.world().version(); }
   int num_ownerless() const;
+  bool any_moving() const;
+  // Whether `server` owns a layer or is the source of one.
+  bool Involves(const std::string& server) const;
+  // Null when none is being written.
+  const v1::StoredCheckpoint* WritingCheckpoint() const;
   v1::JobState State(absl::Time now) const;
+  // All steps before this one are over on all ranks.
+  int64_t Progress(absl::Time now) const;
 };
+
+// NOT_FOUND for a job that is not there or has finished.
+absl::Status UnknownJob(const std::string& name);
 
 using JobTable = std::map<std::string, Job>;
 
 // The writes that make the present state of `job`, the high water and the term
 // the stored ones. Idempotent.
 WriteBatch SaveJob(const Job& job, const HighWater& high_water, uint64_t term);
+
+// The write that makes a drain by hand, or its end, last.
+StateWrite SaveDrain(const std::string& server, bool drained);
+
+// The servers that SaveDrain() wrote down as drained.
+std::vector<std::string> RestoreDrains(const StateMap& state);
 
 // Rebuilds jobs and high water from what SaveJob() wrote. Every rank gets one
 // fresh lease; nothing counts as confirmed by a server.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "placement/cost_curve.h"
 #include "placement/memory_model.h"
 #include "placement/placement.h"
@@ -34,6 +35,36 @@ double Imbalance(const Job& job, const Membership& membership) {
   return bound > 0 && largest > 0 ? largest / bound : 1;
 }
 
+void AddPlaces(const Job& job, const Membership& membership,
+               v1::JobStatus* status) {
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerPlace& place = job.layers[i];
+    const ServerMember* owner = membership.Find(place.owner);
+    const placement::RefreshWork work =
+        WorkOf(job.config.layers(static_cast<int>(i)));
+    status->add_refresh_seconds(
+        owner == nullptr ? 0 : placement::RefreshSeconds(owner->curve, work));
+    if (place.moving()) status->add_moving(static_cast<int>(i));
+    if (place.recovery.epoch() > 0) *status->add_recoveries() = place.recovery;
+  }
+}
+
+// Owners that were lost are no matter of balance: they come first.
+std::string PlacementNote(const Job& job) {
+  std::vector<std::string> lines;
+  if (job.num_ownerless() > 0) {
+    lines.push_back(absl::StrCat(job.num_ownerless(),
+                                 " layers have no owner: no server that is to "
+                                 "be used has room for them"));
+  }
+  if (!job.refusing.empty()) {
+    lines.push_back(absl::StrCat("refused more layers: ",
+                                 absl::StrJoin(job.refusing, ", ")));
+  }
+  if (!job.placement_note.empty()) lines.push_back(job.placement_note);
+  return absl::StrJoin(lines, "; ");
+}
+
 }  // namespace
 
 v1::JobStatus DescribeJob(const Job& job, const Membership& membership,
@@ -46,12 +77,12 @@ v1::JobStatus DescribeJob(const Job& job, const Membership& membership,
   *status.mutable_assignment() = job.config.assignment();
   *status.mutable_layers() = job.config.layers();
   status.set_imbalance(Imbalance(job, membership));
-  for (size_t i = 0; i < job.owners.size(); ++i) {
-    const ServerMember* owner = membership.Find(job.owners[i]);
-    const placement::RefreshWork work =
-        WorkOf(job.config.layers(static_cast<int>(i)));
-    status.add_refresh_seconds(
-        owner == nullptr ? 0 : placement::RefreshSeconds(owner->curve, work));
+  status.set_placement_note(PlacementNote(job));
+  AddPlaces(job, membership, &status);
+  for (const v1::StoredCheckpoint& checkpoint : job.wishes.checkpoints()) {
+    if (checkpoint.state() != v1::STORED_CHECKPOINT_STATE_COMPLETE) continue;
+    status.set_checkpoint(checkpoint.id());
+    status.set_checkpoint_step(checkpoint.step());
   }
   return status;
 }
@@ -72,6 +103,26 @@ std::vector<std::string> PlanLines(const v1::JobConfig& config) {
                       : absl::StrCat("on server '", owner, "'")));
   }
   return lines;
+}
+
+std::string DescribeRecovery(const std::string& layer,
+                             const std::string& server,
+                             const v1::LayerRecovery& recovery) {
+  const int64_t first_lost = recovery.restored_through() + 1;
+  // No step was trained before: there was nothing to lose.
+  if (first_lost >= recovery.from_step()) return "";
+  const std::string state =
+      recovery.source() == v1::RECOVERY_SOURCE_BACKGROUND_CHECKPOINT
+          ? "a background checkpoint"
+      : recovery.source() == v1::RECOVERY_SOURCE_JOB_CHECKPOINT
+          ? "a job checkpoint"
+          : "no state";
+  return absl::StrCat(
+      "layer '", layer, "' began on server '", server, "' in epoch ",
+      recovery.epoch(), " with ", state, ": what was accepted for steps ",
+      first_lost, " to ", recovery.from_step() - 1, " is lost",
+      recovery.message().empty() ? ""
+                                 : absl::StrCat(" (", recovery.message(), ")"));
 }
 
 std::vector<std::string> Warnings(const v1::JobConfig& config) {

@@ -22,6 +22,11 @@ v1::JobStatus DescribeJob(const Job& job, const Membership& membership,
 // Per layer: "layer 'fc1': inverse, [128, 785], 5123 bytes on server 's1'".
 std::vector<std::string> PlanLines(const v1::JobConfig& config);
 
+// "layer 'fc1' began on server 's1' ..."; empty when nothing can be lost.
+std::string DescribeRecovery(const std::string& layer,
+                             const std::string& server,
+                             const v1::LayerRecovery& recovery);
+
 // Cautions about options that are legal but easily regretted.
 std::vector<std::string> Warnings(const v1::JobConfig& config);
 

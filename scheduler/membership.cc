@@ -1,5 +1,6 @@
 #include "scheduler/membership.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -66,7 +67,7 @@ absl::StatusOr<Membership::Registration> Membership::Register(
   if (found != members_.end()) {
     const ServerMember& old = found->second;
     registration.replaced = old.address.incarnation() != request.incarnation();
-    if (registration.replaced && !old.dead &&
+    if (registration.replaced && !old.dead && !old.may_leave &&
         old.address.address() != request.address()) {
       return absl::AlreadyExistsError(absl::StrCat(
           "server name '", request.name(), "' is held by a live server at ",
@@ -76,8 +77,9 @@ absl::StatusOr<Membership::Registration> Membership::Register(
           absl::FormatDuration(old.lease_end - now)));
     }
     registration.is_new = registration.replaced || !old.registered;
+    registration.joined = registration.replaced || old.dead;
   } else {
-    registration.is_new = true;
+    registration.is_new = registration.joined = true;
   }
   ServerMember& member = members_[request.name()];
   member.address.set_name(request.name());
@@ -87,8 +89,14 @@ absl::StatusOr<Membership::Registration> Membership::Register(
   member.must_register = false;
   member.dead = false;
   member.memory_bytes = request.memory_bytes();
+  member.refresh_threads = std::max<int64_t>(1, request.refresh_threads());
   member.curve = CurveOf(request.cost());
-  if (registration.replaced) member.load.Clear();
+  if (registration.replaced) {
+    member.load.Clear();
+    member.wants_drain = member.may_leave = false;
+    member.state_recovery = v1::STATE_RECOVERY_UNSPECIFIED;
+    member.state_recovery_message.clear();
+  }
   member.last_heard = now;
   member.lease_end = now + options_.validity();
   return registration;
@@ -114,6 +122,9 @@ absl::Status Membership::Heartbeat(const v1::ServerHeartbeatRequest& request,
         absl::StrCat("server '", request.name(), "' has to register again"));
   }
   member.load = request.load();
+  member.wants_drain = request.draining();
+  member.state_recovery = request.state_recovery();
+  member.state_recovery_message = request.state_recovery_message();
   member.dead = false;
   member.last_heard = now;
   member.lease_end = now + options_.validity();
@@ -146,6 +157,32 @@ std::vector<std::string> Membership::Expire(absl::Time now) {
   return died;
 }
 
+void Membership::SetDrained(const std::string& name, bool drained) {
+  if (drained) {
+    drained_.insert(name);
+  } else {
+    drained_.erase(name);
+  }
+}
+
+bool Membership::draining(const std::string& name) const {
+  const ServerMember* member = Find(name);
+  return drained_by_hand(name) || (member != nullptr && member->wants_drain);
+}
+
+std::vector<std::string> Membership::Placeable() const {
+  std::vector<std::string> names;
+  for (const auto& [name, member] : members_) {
+    if (member.usable() && !draining(name)) names.push_back(name);
+  }
+  return names;
+}
+
+void Membership::SetMayLeave(const std::string& name, bool may_leave) {
+  const auto found = members_.find(name);
+  if (found != members_.end()) found->second.may_leave = may_leave;
+}
+
 void Membership::ExtendLeases(absl::Duration by) {
   for (auto& [name, member] : members_) member.lease_end += by;
 }
@@ -156,6 +193,17 @@ std::vector<std::string> Membership::Awaited() const {
     if (!member.usable() && !member.dead) names.push_back(name);
   }
   return names;
+}
+
+bool Membership::AnySuspect(absl::Time now) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    return StateOf(entry.second, now) == v1::MEMBER_STATE_SUSPECT;
+  });
+}
+
+bool Membership::AnyUsable() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.usable(); });
 }
 
 const ServerMember* Membership::Find(const std::string& name) const {

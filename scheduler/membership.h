@@ -6,6 +6,7 @@
 #define KRONSERVE_SCHEDULER_MEMBERSHIP_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,20 @@ struct ServerMember {
   // Known, but asked to register anew.
   bool must_register = false;
   bool dead = false;
+  // It has asked to be drained: it wants to stop.
+  bool wants_drain = false;
+  // It was told that nothing is left on it: it goes, and its name is free.
+  bool may_leave = false;
   int64_t memory_bytes = 0;
+  int64_t refresh_threads = 1;
   placement::CostCurve curve;
   v1::ServerLoad load;
+  v1::StateRecovery state_recovery = v1::STATE_RECOVERY_UNSPECIFIED;
+  std::string state_recovery_message;
   absl::Time last_heard;
   absl::Time lease_end;
 
-  // Layers can be placed on it.
+  // It can own layers.
   bool usable() const { return registered && !must_register && !dead; }
 };
 
@@ -65,13 +73,18 @@ class Membership {
     bool is_new = false;
     // Another incarnation had the name: what it held is lost.
     bool replaced = false;
+    // It has no share of the layers: it is not one that we expected.
+    bool joined = false;
   };
 
   // Errors:
   //   kInvalidArgument  empty or long name, address that is not host:port,
   //                     zero incarnation, no memory, a cost curve that is not
   //                     finite and at least 0; every fault is named.
-  //   kAlreadyExists    a live server holds the name at another address.
+  //   kAlreadyExists    a live server holds the name at another address, and
+  //                     was not told that it may leave. A higher incarnation
+  //                     number proves nothing, and an address that does not
+  //                     answer us may answer others: the lease decides.
   absl::StatusOr<Registration> Register(
       const v1::RegisterServerRequest& request, absl::Time now);
 
@@ -90,11 +103,27 @@ class Membership {
   // Names whose lease ended since the last call; forgets what is long dead.
   std::vector<std::string> Expire(absl::Time now);
 
+  // Drained by hand: outlives processes, until undone.
+  void SetDrained(const std::string& name, bool drained);
+  bool drained_by_hand(const std::string& name) const {
+    return drained_.count(name) > 0;
+  }
+  // By hand or because it asked.
+  bool draining(const std::string& name) const;
+  // Names that new layers can be placed on.
+  std::vector<std::string> Placeable() const;
+
+  // Notes what the server is told: whether it may leave.
+  void SetMayLeave(const std::string& name, bool may_leave);
+
   // All leases last longer by `by`: we were the ones who were late.
   void ExtendLeases(absl::Duration by);
 
   // Servers that have a lease but have not registered (again) yet.
   std::vector<std::string> Awaited() const;
+
+  bool AnySuspect(absl::Time now) const;
+  bool AnyUsable() const;
 
   // Null when unknown. The pointer is good until the next non-const call.
   const ServerMember* Find(const std::string& name) const;
@@ -107,6 +136,7 @@ class Membership {
  private:
   const LeaseOptions options_;
   std::map<std::string, ServerMember> members_;
+  std::set<std::string> drained_;
 };
 
 }  // namespace kronserve::scheduler

@@ -1,42 +1,103 @@
 #include "scheduler/planner.h"
 
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "placement/cost_curve.h"
 #include "placement/memory_model.h"
 #include "placement/placement.h"
+#include "placement/rebalance.h"
 
 namespace kronserve::scheduler {
 namespace {
-
-// A server that refreshes on more threads needs a workspace for each; it
-// knows its number and has the last word when it is configured.
-constexpr int64_t kRefreshThreads = 1;
 
 placement::RefreshWork WorkOf(const v1::LayerSpec& layer) {
   return placement::LayerWork(layer.d_in(), layer.d_out());
 }
 
-// The job's layers, owned by the servers at `index`.
-std::vector<placement::PlacedLayer> LayersToPlace(
-    const Job& job, int num_nodes, const std::map<std::string, int>& index) {
-  std::vector<placement::PlacedLayer> layers;
+placement::LayerMemory MemoryOf(const Job& job, int layer, int num_nodes) {
+  return placement::DescribeLayerMemory(job.config.layers(layer),
+                                        job.config.options(), num_nodes);
+}
+
+// A placement problem, and the servers behind its indices.
+struct Problem {
+  placement::PlacementProblem problem;
+  std::map<std::string, int> index;
+
+  int IndexOf(const std::string& server) const {
+    const auto found = index.find(server);
+    return found == index.end() ? placement::kNoServer : found->second;
+  }
+  std::vector<std::string> Names(const std::vector<int>& owners) const {
+    std::vector<std::string> names;
+    for (const int owner : owners) {
+      names.push_back(
+          owner == placement::kNoServer ? "" : problem.servers[owner].name);
+    }
+    return names;
+  }
+};
+
+void AddServers(const Job& job, const Membership& membership,
+                const UseByServer& use_of_others, Problem* p) {
+  for (const auto& [name, member] : membership.members()) {
+    if (!member.usable()) continue;
+    placement::PlacementServer server;
+    server.name = name;
+    server.curve = member.curve;
+    server.refresh_threads = member.refresh_threads;
+    server.free_bytes = member.memory_bytes;
+    const auto use = use_of_others.find(name);
+    if (use != use_of_others.end()) {
+      server.free_bytes -= use->second.bytes;
+      server.load_seconds = use->second.seconds;
+    }
+    server.accepts_more = job.refusing.count(name) == 0;
+    server.draining = membership.draining(name);
+    p->index[name] = static_cast<int>(p->problem.servers.size());
+    p->problem.servers.push_back(server);
+  }
+}
+
+void AddLayers(const Job& job, int num_nodes, Problem* p) {
   for (int i = 0; i < job.config.layers_size(); ++i) {
     const v1::LayerSpec& spec = job.config.layers(i);
-    const placement::LayerMemory memory =
-        placement::DescribeLayerMemory(spec, job.config.options(), num_nodes);
+    const placement::LayerMemory memory = MemoryOf(job, i, num_nodes);
     placement::PlacedLayer layer;
     layer.name = spec.name();
     layer.work = WorkOf(spec);
     layer.bytes = placement::PredictLayerBytes(memory);
     layer.workspace_bytes = placement::PredictWorkspaceBytes(memory);
-    const auto owner = index.find(job.owners[i]);
-    if (owner != index.end()) layer.owner = owner->second;
-    layers.push_back(layer);
+    layer.owner = p->IndexOf(job.layers[i].owner);
+    // A pin binds while its server lives and is to be used.
+    const auto pin = job.wishes.pins().find(i);
+    if (pin != job.wishes.pins().end()) {
+      layer.pinned_to = p->IndexOf(pin->second);
+      if (layer.pinned_to != placement::kNoServer &&
+          p->problem.servers[layer.pinned_to].draining) {
+        layer.pinned_to = placement::kNoServer;
+      }
+    }
+    const int source = p->IndexOf(job.layers[i].source);
+    if (source != placement::kNoServer) {
+      p->problem.servers[source].free_bytes -= layer.bytes;
+    }
+    p->problem.layers.push_back(layer);
   }
-  return layers;
+}
+
+Problem MakeProblem(const Job& job, const v1::World& world,
+                    const Membership& membership,
+                    const UseByServer& use_of_others) {
+  Problem p;
+  AddServers(job, membership, use_of_others, &p);
+  AddLayers(job, NumNodes(world), &p);
+  p.problem.fixed_bytes = placement::PredictStagingBytes(world.ranks_size());
+  return p;
 }
 
 }  // namespace
@@ -49,21 +110,26 @@ int NumNodes(const v1::World& world) {
 
 UseByServer UseOfJob(const Job& job, const Membership& membership) {
   UseByServer use;
-  std::map<std::string, std::vector<placement::LayerMemory>> layers;
+  std::map<std::string, std::vector<placement::LayerMemory>> held;
   const int num_nodes = NumNodes(job.config.world());
-  for (size_t i = 0; i < job.owners.size(); ++i) {
-    const ServerMember* server = membership.Find(job.owners[i]);
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerPlace& place = job.layers[i];
+    const placement::LayerMemory memory =
+        MemoryOf(job, static_cast<int>(i), num_nodes);
+    if (membership.Find(place.source) != nullptr) {
+      held[place.source].push_back(memory);
+    }
+    const ServerMember* server = membership.Find(place.owner);
     if (server == nullptr) continue;
-    const v1::LayerSpec& spec = job.config.layers(static_cast<int>(i));
-    layers[job.owners[i]].push_back(
-        placement::DescribeLayerMemory(spec, job.config.options(), num_nodes));
-    use[job.owners[i]].seconds +=
-        placement::RefreshSeconds(server->curve, WorkOf(spec));
-    ++use[job.owners[i]].layers;
+    held[place.owner].push_back(memory);
+    use[place.owner].seconds += placement::RefreshSeconds(
+        server->curve, WorkOf(job.config.layers(static_cast<int>(i))));
+    ++use[place.owner].layers;
   }
-  for (const auto& [name, owned] : layers) {
+  for (const auto& [name, layers] : held) {
     use[name].bytes = placement::PredictJobBytes(
-        owned, kRefreshThreads, job.config.world().ranks_size());
+        layers, membership.Find(name)->refresh_threads,
+        job.config.world().ranks_size());
   }
   return use;
 }
@@ -85,34 +151,63 @@ UseByServer UseOfAll(const JobTable& jobs, const Membership& membership,
 absl::StatusOr<std::vector<std::string>> PlanOwners(
     const Job& job, const v1::World& world, bool partial,
     const Membership& membership, const UseByServer& use_of_others) {
-  placement::PlacementProblem problem;
-  std::map<std::string, int> index;
-  for (const auto& [name, member] : membership.members()) {
-    if (!member.usable()) continue;
-    placement::PlacementServer server;
-    server.name = name;
-    server.curve = member.curve;
-    server.free_bytes = member.memory_bytes;
-    const auto use = use_of_others.find(name);
-    if (use != use_of_others.end()) {
-      server.free_bytes -= use->second.bytes;
-      server.load_seconds = use->second.seconds;
-    }
-    server.accepts_more = job.refusing.count(name) == 0;
-    index[name] = static_cast<int>(problem.servers.size());
-    problem.servers.push_back(server);
-  }
-  problem.layers = LayersToPlace(job, NumNodes(world), index);
-  problem.fixed_bytes = placement::PredictStagingBytes(world.ranks_size());
-  problem.partial = partial;
+  Problem p = MakeProblem(job, world, membership, use_of_others);
+  p.problem.partial = partial;
   KRONSERVE_ASSIGN_OR_RETURN(const placement::Placement placed,
-                             placement::Place(problem));
-  std::vector<std::string> owners;
-  for (int owner : placed.owners) {
-    owners.push_back(
-        owner == placement::kNoServer ? "" : problem.servers[owner].name);
+                             placement::Place(p.problem));
+  return p.Names(placed.owners);
+}
+
+absl::StatusOr<PlannedMoves> PlanMoves(const Job& job, bool balance,
+                                       const Membership& membership,
+                                       const UseByServer& use_of_others,
+                                       absl::Time now) {
+  Problem p = MakeProblem(job, job.config.world(), membership, use_of_others);
+  for (placement::PlacementServer& server : p.problem.servers) {
+    const ServerMember& member = *membership.Find(server.name);
+    if (membership.StateOf(member, now) != v1::MEMBER_STATE_ALIVE) {
+      server.accepts_more = false;
+    }
   }
-  return owners;
+  placement::RebalanceOptions options;
+  if (!balance) options.min_gain = std::nextafter(1.0, 0.0);
+  KRONSERVE_ASSIGN_OR_RETURN(placement::Rebalancing planned,
+                             placement::Rebalance(p.problem, options));
+  PlannedMoves moves{p.Names(planned.owners), std::move(planned.note)};
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerPlace& place = job.layers[i];
+    // A layer moves again only when it has arrived.
+    if (place.moving() || !place.issued) moves.owners[i] = place.owner;
+  }
+  return moves;
+}
+
+absl::Status CheckRoom(const Job& job, const std::vector<int>& layers,
+                       const ServerMember& server,
+                       const UseByServer& use_of_others) {
+  const std::string& name = server.address.name();
+  std::set<int> held(layers.begin(), layers.end());
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerPlace& place = job.layers[i];
+    if (place.owner == name || place.source == name) {
+      held.insert(static_cast<int>(i));
+    }
+  }
+  std::vector<placement::LayerMemory> memory;
+  const int num_nodes = NumNodes(job.config.world());
+  for (const int layer : held) {
+    memory.push_back(MemoryOf(job, layer, num_nodes));
+  }
+  const int64_t needed = placement::PredictJobBytes(
+      memory, server.refresh_threads, job.config.world().ranks_size());
+  const auto others = use_of_others.find(name);
+  const int64_t had =
+      server.memory_bytes -
+      (others == use_of_others.end() ? 0 : others->second.bytes);
+  if (needed <= had) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("job '", job.name, "' would need ", needed,
+                   " bytes on server '", name, "', it has ", had, " for it"));
 }
 
 }  // namespace kronserve::scheduler

@@ -1,10 +1,8 @@
-// Servers, time and effects of the scheduler; jobs are in
-// scheduler_core_jobs.cc.
+// Time and effects of the scheduler.
 
 #include "scheduler/scheduler_core.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +14,6 @@ namespace {
 
 // Finished jobs that status still shows.
 constexpr size_t kShowFinished = 100;
-constexpr absl::Duration kSaveRetry = absl::Seconds(1);
 
 }  // namespace
 
@@ -42,151 +39,10 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> SchedulerCore::Create(
       core->membership_.Expect(server, now);
     }
   }
+  for (const std::string& name : RestoreDrains(stored)) {
+    core->membership_.SetDrained(name, true);
+  }
   return core;
-}
-
-absl::StatusOr<v1::RegisterServerResponse> SchedulerCore::RegisterServer(
-    const v1::RegisterServerRequest& request, absl::Time now) {
-  KRONSERVE_ASSIGN_OR_RETURN(const Membership::Registration registration,
-                             membership_.Register(request, now));
-  const ServerMember& server = *membership_.Find(request.name());
-  // Our own term it can know only from an earlier registration here: a first
-  // one that shows it has met another scheduler.
-  if (request.term_seen() > term_ ||
-      (registration.is_new && request.term_seen() == term_)) {
-    RaiseTermAbove(request.term_seen());
-  }
-  if (registration.is_new) {
-    Note(LogLevel::kInfo,
-         absl::StrCat("server '", request.name(), "' registered at ",
-                      request.address(), " with ", request.memory_bytes(),
-                      " bytes, incarnation ", request.incarnation()));
-  }
-  if (registration.replaced) {
-    LoseServer(request.name(), "was replaced by a new process");
-  }
-  NoteHeld(server, request.held(), now);
-  WantOwners();
-  for (auto& [name, job] : jobs_) TickJob(&job, now);
-  v1::RegisterServerResponse response;
-  response.set_term(term_);
-  response.set_heartbeat_ms(
-      absl::ToInt64Milliseconds(options_.lease.heartbeat));
-  response.set_lease_ms(absl::ToInt64Milliseconds(options_.lease.lease));
-  return response;
-}
-
-absl::StatusOr<v1::ServerHeartbeatResponse> SchedulerCore::ServerHeartbeat(
-    const v1::ServerHeartbeatRequest& request, absl::Time now) {
-  const ServerMember* known = membership_.Find(request.name());
-  const bool was_dead = known != nullptr && known->dead;
-  KRONSERVE_RETURN_IF_ERROR(membership_.Heartbeat(request, now));
-  if (was_dead) {
-    Note(LogLevel::kInfo,
-         absl::StrCat("server '", request.name(), "' is heard of again"));
-    WantOwners();
-  }
-  NoteHeld(*membership_.Find(request.name()), request.held(), now);
-  v1::ServerHeartbeatResponse response;
-  response.set_term(term_);
-  return response;
-}
-
-void SchedulerCore::RaiseTermAbove(uint64_t term_seen) {
-  term_ = term_seen + 1;
-  Note(LogLevel::kWarning,
-       absl::StrCat("a member has seen term ", term_seen,
-                    " of another scheduler; this one goes on with term ",
-                    term_));
-  PersistEffect effect;
-  effect.ticket = NewTicket(Pending());
-  effect.writes = {{kTermKey, absl::StrCat(term_)}};
-  effects_.push_back(std::move(effect));
-}
-
-void SchedulerCore::NoteHeld(
-    const ServerMember& server,
-    const google::protobuf::RepeatedPtrField<v1::JobHeld>& held,
-    absl::Time now) {
-  std::set<std::string> seen;
-  for (const v1::JobHeld& job : held) {
-    seen.insert(job.job());
-    NoteHeldJob(server, job, now);
-  }
-  for (auto& [name, job] : jobs_) {
-    if (seen.count(name) > 0) continue;
-    job.configures.Lags(server.address, 0, now, options_.lease.heartbeat);
-  }
-}
-
-void SchedulerCore::NoteHeldJob(const ServerMember& server,
-                                const v1::JobHeld& held, absl::Time now) {
-  Job* job = FindJob(held.job());
-  if (job == nullptr || !job->has_world()) {
-    // Perhaps a job of an earlier life of ours: leave it, but stay above it.
-    high_water_.Raise(held.world_version(), held.epoch());
-    return;
-  }
-  if (job->finished) {
-    if (held.world_version() <= job->world_version()) {
-      job->drops.AddObserver(server.address);
-    } else {
-      high_water_.Raise(held.world_version(), held.epoch());
-    }
-    return;
-  }
-  if (held.world_version() > job->world_version()) {
-    // Our record is of an earlier life; the next world will be above it.
-    high_water_.Raise(held.world_version(), held.epoch());
-    return;
-  }
-  if (held.epoch() > job->epoch()) {
-    high_water_.Raise(held.world_version(), held.epoch());
-    job->needs_plan = job->needs_reissue = true;
-    return;
-  }
-  if (held.epoch() == job->epoch() &&
-      held.world_version() == job->world_version()) {
-    job->configures.Confirm(server.address, held.epoch());
-    return;
-  }
-  // One that owns nothing any more shall hear of it too, and give it up.
-  job->configures.AddObserver(server.address);
-  job->configures.Lags(server.address, held.epoch(), now,
-                       options_.lease.heartbeat);
-}
-
-void SchedulerCore::LoseServer(const std::string& name,
-                               const std::string& why) {
-  for (auto& [job_name, job] : jobs_) {
-    if (job.drops.Has(name)) {
-      job.drops.Remove(name);
-      job.durable = false;
-    }
-    job.configures.Remove(name);
-    job.refusing.erase(name);
-    int64_t lost = 0;
-    for (std::string& owner : job.owners) {
-      if (owner != name) continue;
-      owner.clear();
-      ++lost;
-    }
-    if (lost == 0) continue;
-    job.needs_plan = true;
-    Note(LogLevel::kWarning,
-         absl::StrCat("server '", name, "' ", why, ": ", lost,
-                      " layers of job '", job_name,
-                      "' lost their averages and start again from the next "
-                      "factors"));
-  }
-}
-
-void SchedulerCore::WantOwners() {
-  for (auto& [name, job] : jobs_) {
-    if (job.has_world() && !job.finished && job.num_ownerless() > 0) {
-      job.needs_plan = true;
-    }
-  }
 }
 
 void SchedulerCore::Tick(absl::Time now) {
@@ -197,11 +53,19 @@ void SchedulerCore::Tick(absl::Time now) {
     for (auto& [name, job] : jobs_) job.roster.ExtendLeases(late);
   }
   for (const std::string& name : membership_.Expire(now)) {
-    Note(LogLevel::kWarning,
-         absl::StrCat("server '", name, "' is dead: no heartbeat for ",
-                      absl::FormatDuration(options_.lease.validity())));
+    if (membership_.Find(name)->may_leave) {
+      Note(LogLevel::kInfo,
+           absl::StrCat("server '", name, "' has left after its drain"));
+    } else {
+      Note(LogLevel::kWarning,
+           absl::StrCat("server '", name, "' is dead: no heartbeat for ",
+                        absl::FormatDuration(options_.lease.validity())));
+    }
     LoseServer(name, "is dead");
+    // What waited for it need wait no longer.
+    WantMoves(/*balance=*/false);
   }
+  if (save_servers_ticket_ == 0 && now >= save_servers_retry_) SaveServers();
   for (auto& [name, job] : jobs_) TickJob(&job, now);
   ForgetJobs(now);
 }
@@ -220,11 +84,15 @@ void SchedulerCore::TickJob(Job* job, absl::Time now) {
                       ": it has expired"));
     EndJob(job);
   }
-  if (job->needs_plan) Replan(job);
+  if (job->needs_plan || (job->needs_moves && MayMove(*job)) ||
+      (job->needs_balance && MayBalance(*job, now))) {
+    Replan(job, now);
+  }
   if (!job->durable && job->save_ticket == 0 && now >= job->save_retry) {
     Save(job);
   }
   SendDue(job, now);
+  SendCheckpoint(job, now);
 }
 
 void SchedulerCore::ForgetJobs(absl::Time now) {
@@ -282,29 +150,38 @@ void SchedulerCore::SendDue(Job* job, absl::Time now) {
     if (member == nullptr || !member->usable()) continue;
     // First it drops what an earlier life of this job left there.
     if (job->drops.Has(server.name())) continue;
-    ConfigureEffect effect;
-    effect.ticket = NewTicket({Pending::Kind::kConfigure, job->name, server,
-                               job->configures.version()});
-    effect.server = member->address;
-    effect.request.set_term(term_);
-    *effect.request.mutable_config() = job->config;
-    effects_.push_back(std::move(effect));
+    SendConfigure(job, *member, server);
     job->configures.Sent(server.name(), now);
   }
   for (const v1::ServerAddress& server : job->drops.Due(now)) {
     const ServerMember* member = membership_.Find(server.name());
     if (member == nullptr || !member->usable()) continue;
-    DropEffect effect;
-    effect.ticket = NewTicket(
-        {Pending::Kind::kDrop, job->name, server, job->drops.version()});
-    effect.server = member->address;
-    effect.request.set_term(term_);
-    effect.request.set_job(job->name);
-    effect.request.set_world_version(
-        static_cast<int64_t>(job->drops.version()));
-    effects_.push_back(std::move(effect));
+    SendDrop(job, *member, server);
     job->drops.Sent(server.name(), now);
   }
+}
+
+void SchedulerCore::SendConfigure(Job* job, const ServerMember& member,
+                                  const v1::ServerAddress& target) {
+  ConfigureEffect effect;
+  effect.ticket = NewTicket({Pending::Kind::kConfigure, job->name, target,
+                             job->configures.version(), ""});
+  effect.server = member.address;
+  effect.request.set_term(term_);
+  *effect.request.mutable_config() = job->config;
+  effects_.push_back(std::move(effect));
+}
+
+void SchedulerCore::SendDrop(Job* job, const ServerMember& member,
+                             const v1::ServerAddress& target) {
+  DropEffect effect;
+  effect.ticket = NewTicket(
+      {Pending::Kind::kDrop, job->name, target, job->drops.version(), ""});
+  effect.server = member.address;
+  effect.request.set_term(term_);
+  effect.request.set_job(job->name);
+  effect.request.set_world_version(static_cast<int64_t>(job->drops.version()));
+  effects_.push_back(std::move(effect));
 }
 
 void SchedulerCore::EffectDone(uint64_t ticket, const absl::Status& status,
@@ -313,9 +190,19 @@ void SchedulerCore::EffectDone(uint64_t ticket, const absl::Status& status,
   if (found == pending_.end()) return;
   const Pending pending = std::move(found->second);
   pending_.erase(found);
+  if (pending.kind == Pending::Kind::kSaveServers) {
+    SaveServersDone(ticket, status, now);
+    return;
+  }
   Job* job = FindJob(pending.job);
   if (job == nullptr) return;
   switch (pending.kind) {
+    case Pending::Kind::kSaveServers:
+    case Pending::Kind::kWrite:  // Ends in CheckpointWritten().
+      break;
+    case Pending::Kind::kCommit:
+      CommitDone(job, pending, status, now);
+      break;
     case Pending::Kind::kSave:
       SaveDone(job, ticket, status, now);
       break;
@@ -363,6 +250,17 @@ void SchedulerCore::DropDone(Job* job, const Pending& pending,
   if (job->drops.empty()) Save(job);
 }
 
+absl::Status SchedulerCore::Stored(const std::string& job_name) const {
+  const auto found = jobs_.find(job_name);
+  const bool job_stored = found == jobs_.end() || found->second.durable;
+  if (job_stored && unsaved_drains_.empty()) return absl::OkStatus();
+  const std::string& error =
+      job_stored ? save_servers_error_ : found->second.save_error;
+  return absl::UnavailableError(
+      absl::StrCat("it was decided but is not stored yet",
+                   error.empty() ? "" : ": ", error, "; ask again"));
+}
+
 void SchedulerCore::Note(LogLevel level, std::string message) {
   effects_.push_back(LogEffect{level, std::move(message)});
 }
@@ -395,6 +293,9 @@ v1::GetStatusResponse SchedulerCore::GetStatus(absl::Time now) const {
         absl::ToDoubleSeconds(now - member.last_heard));
     server->set_memory_bytes(member.memory_bytes);
     *server->mutable_load() = member.load;
+    server->set_draining(membership_.draining(name));
+    server->set_state_recovery(member.state_recovery);
+    server->set_state_recovery_message(member.state_recovery_message);
     const auto used = use.find(name);
     if (used != use.end()) {
       server->set_predicted_refresh_seconds(used->second.seconds);

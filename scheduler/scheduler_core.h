@@ -9,6 +9,12 @@
 // by ConfigureEffect, ranks by JoinJob and RankHeartbeat. So no assignment is
 // sent before it is durable, and no heartbeat ever waits for a disk.
 //
+// Moving (docs/moving_layers.md). LayerPlace says where a layer is to be and,
+// while it moves, from where. Replan() gives layers new places, Issue() makes
+// an epoch of them. Files: scheduler_core_servers.cc (membership and what
+// servers say they hold), _jobs.cc (ranks, worlds), _placement.cc (places and
+// epochs), _checkpoints.cc, and scheduler_core.cc (time and effects).
+//
 // After a restart every member has one fresh lease. Nothing is placed until
 // the servers of the stored assignments have registered again, or that lease
 // has passed (PROTOCOL.md 10).
@@ -19,6 +25,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +40,9 @@
 #include "scheduler/state_store.h"
 
 namespace kronserve::scheduler {
+
+// After a write failed, the next one is tried.
+inline constexpr absl::Duration kSaveRetry = absl::Seconds(1);
 
 struct CoreOptions {
   LeaseOptions lease;
@@ -50,7 +60,7 @@ struct CoreOptions {
 //
 // Thread safety: none; the driver serialises calls. No call blocks.
 // Invariants:    `now` never goes back. Epochs and world versions only grow.
-//                Public methods are one per RPC, Tick(), and the two for
+//                Public methods are one per RPC, Tick(), and those for
 //                effects: more than usual, because this is the whole contract.
 //
 // Errors of the RPC methods stand in scheduler.proto.
@@ -80,6 +90,14 @@ class SchedulerCore {
       const v1::PutRendezvousRequest& request);
   absl::StatusOr<v1::GetRendezvousResponse> GetRendezvous(
       const v1::GetRendezvousRequest& request);
+  absl::StatusOr<v1::DrainServerResponse> DrainServer(
+      const v1::DrainServerRequest& request, absl::Time now);
+  absl::StatusOr<v1::PinLayersResponse> PinLayers(
+      const v1::PinLayersRequest& request, absl::Time now);
+  absl::StatusOr<v1::CheckpointJobResponse> CheckpointJob(
+      const v1::CheckpointJobRequest& request, absl::Time now);
+  absl::StatusOr<v1::RestoreJobResponse> RestoreJob(
+      const v1::RestoreJobRequest& request, absl::Time now);
   v1::GetStatusResponse GetStatus(absl::Time now) const;
 
   // Ends leases, re-places what was lost, retries what is not confirmed.
@@ -88,36 +106,65 @@ class SchedulerCore {
   // An effect with `ticket` has ended. Unknown tickets are ignored.
   void EffectDone(uint64_t ticket, const absl::Status& status, absl::Time now);
 
+  // A WriteCheckpointEffect has ended.
+  void CheckpointWritten(
+      uint64_t ticket,
+      const absl::StatusOr<v1::WriteCheckpointResponse>& response,
+      absl::Time now);
+
+  // Whether everything decided so far about `job` and about servers is stored.
+  //
+  // Errors:
+  //   kUnavailable  it is not yet; says why.
+  absl::Status Stored(const std::string& job) const;
+
   // What is to be done since the last call, in order.
   std::vector<Effect> TakeEffects();
 
  private:
   // What a ticket stands for.
   struct Pending {
-    enum class Kind { kSave, kConfigure, kDrop };
-    Kind kind = Kind::kSave;
-    std::string job;  // Empty: the term was saved.
+    enum class Kind { kSaveServers, kSave, kConfigure, kDrop, kWrite, kCommit };
+    Kind kind = Kind::kSaveServers;
+    std::string job;
     v1::ServerAddress server;
-    uint64_t version = 0;  // Epoch or world version that was sent.
+    // Epoch or world version that was sent.
+    uint64_t version = 0;
+    std::string checkpoint;  // Its id.
+  };
+
+  // First steps that owners answer: of layers that have no source, and of those
+  // that have one.
+  struct Steps {
+    int64_t placed = 0;
+    int64_t moved = 0;
   };
 
   SchedulerCore(const CoreOptions& options, uint64_t term, absl::Time now);
 
-  // Servers: scheduler_core.cc.
+  // Servers.
   void RaiseTermAbove(uint64_t term_seen);
   void NoteHeld(const ServerMember& server,
                 const google::protobuf::RepeatedPtrField<v1::JobHeld>& held,
                 absl::Time now);
   void NoteHeldJob(const ServerMember& server, const v1::JobHeld& held,
                    absl::Time now);
+  void NoteRecoveries(const ServerMember& server, const v1::JobHeld& held,
+                      Job* job);
   void LoseServer(const std::string& name, const std::string& why);
   void WantOwners();
+  void WantMoves(bool balance);
+  void FillHeartbeat(const std::string& server, absl::Time now,
+                     v1::ServerHeartbeatResponse* response);
+  int64_t LayersLeftOn(const std::string& server) const;
+  void SaveServers();
 
-  // Jobs: scheduler_core_jobs.cc.
+  // Jobs.
   Job* FindJob(const std::string& name);
   absl::StatusOr<Job*> FindOrCreateJob(const v1::JoinJobRequest& request,
                                        absl::Time now);
   absl::Status FormWorld(Job* job);
+  absl::Status TakeRestore(const v1::World& world, Job* job);
   absl::StatusOr<v1::JoinJobResponse> AnswerJoin(Job* job);
   std::vector<std::string> WaitingFor(const Job& job) const;
   absl::StatusOr<Job*> FindWorld(const std::string& name,
@@ -125,17 +172,40 @@ class SchedulerCore {
   void FailWorld(Job* job, const absl::Status& failure);
   void EndJob(Job* job);
 
-  // Assignments: scheduler_core_jobs.cc.
-  void Replan(Job* job);
-  void Issue(Job* job, const std::vector<std::string>& owners, bool all,
-             int64_t from_step);
+  // Places and epochs.
+  void Replan(Job* job, absl::Time now);
+  void PlaceLost(Job* job);
+  bool MayMove(const Job& job) const;
+  bool MayBalance(const Job& job, absl::Time now) const;
+  void PlaceMoves(Job* job, absl::Time now);
+  void Issue(Job* job, bool all, const Steps& steps);
+  void EndMoves(const std::string& server, const v1::JobHeld& held, Job* job);
+  int64_t NextStep(const Job& job) const;
+  int64_t MoveStep(const Job& job) const;
   void Refused(Job* job, const Pending& pending, const absl::Status& status);
+  absl::StatusOr<std::vector<int>> FindLayers(
+      const Job& job, const v1::PinLayersRequest& request) const;
 
-  // Effects: scheduler_core.cc.
+  // Checkpoints.
+  absl::Status CheckCut(const Job& job, const v1::CheckpointJobRequest& request,
+                        absl::Time now) const;
+  void SendCheckpoint(Job* job, absl::Time now);
+  void SendCommit(Job* job, absl::Time now);
+  void CommitDone(Job* job, const Pending& pending, const absl::Status& status,
+                  absl::Time now);
+  void EndCheckpoint(Job* job, const absl::Status& result);
+
+  // Time and effects.
   void Save(Job* job);
   void SaveDone(Job* job, uint64_t ticket, const absl::Status& status,
                 absl::Time now);
+  void SaveServersDone(uint64_t ticket, const absl::Status& status,
+                       absl::Time now);
   void SendDue(Job* job, absl::Time now);
+  void SendConfigure(Job* job, const ServerMember& member,
+                     const v1::ServerAddress& target);
+  void SendDrop(Job* job, const ServerMember& member,
+                const v1::ServerAddress& target);
   void ConfigureDone(Job* job, const Pending& pending,
                      const absl::Status& status, absl::Time now);
   void DropDone(Job* job, const Pending& pending, const absl::Status& status,
@@ -155,6 +225,12 @@ class SchedulerCore {
   uint64_t next_ticket_ = 1;
   std::map<uint64_t, Pending> pending_;
   std::vector<Effect> effects_;
+
+  // Servers drained or undrained by hand, and the term: not stored yet.
+  std::set<std::string> unsaved_drains_;
+  uint64_t save_servers_ticket_ = 0;  // 0: no write is under way.
+  std::string save_servers_error_;
+  absl::Time save_servers_retry_ = absl::InfiniteFuture();
 };
 
 }  // namespace kronserve::scheduler

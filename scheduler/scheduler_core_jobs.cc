@@ -1,5 +1,4 @@
-// Jobs, worlds and assignments of the scheduler; servers, time and effects are
-// in scheduler_core.cc.
+// Jobs, their worlds, and where ranks meet.
 
 #include <algorithm>
 #include <utility>
@@ -65,11 +64,6 @@ absl::Status ValidateJoin(const v1::JoinJobRequest& request) {
                    "': ", absl::StrJoin(faults, "; ")));
 }
 
-absl::Status UnknownJob(const std::string& name) {
-  return absl::NotFoundError(absl::StrCat(
-      "job '", name.substr(0, 64), "' is not registered or has finished"));
-}
-
 }  // namespace
 
 Job* SchedulerCore::FindJob(const std::string& name) {
@@ -114,8 +108,7 @@ absl::StatusOr<Job*> SchedulerCore::FindOrCreateJob(
   job->config.set_job(request.job());
   *job->config.mutable_layers() = request.layers();
   *job->config.mutable_options() = request.options();
-  job->owners.assign(request.layers_size(), "");
-  job->placed_in.assign(request.layers_size(), 0);
+  job->layers.assign(request.layers_size(), LayerPlace());
   return job;
 }
 
@@ -139,11 +132,10 @@ absl::StatusOr<v1::JoinJobResponse> SchedulerCore::JoinJob(
 }
 
 absl::Status SchedulerCore::FormWorld(Job* job) {
-  const bool any_usable =
-      std::any_of(membership_.members().begin(), membership_.members().end(),
-                  [](const auto& member) { return member.second.usable(); });
   if (!membership_.Awaited().empty()) return absl::OkStatus();
-  if (!any_usable && !job->owners.empty()) return absl::OkStatus();
+  if (membership_.Placeable().empty() && job->num_ownerless() > 0) {
+    return absl::OkStatus();
+  }
   const v1::World world = job->roster.MakeWorld(
       std::max(job->world_version(), high_water_.world_version) + 1);
   absl::StatusOr<std::vector<std::string>> owners =
@@ -154,15 +146,44 @@ absl::Status SchedulerCore::FormWorld(Job* job) {
         owners.status().code(),
         absl::StrCat("job '", job->name, "': ", owners.status().message()));
   }
+  KRONSERVE_RETURN_IF_ERROR(TakeRestore(world, job));
+  EndCheckpoint(job, absl::DataLossError(absl::StrCat(
+                         "world ", job->world_version(),
+                         " ended before all layers were written")));
   *job->config.mutable_world() = world;
   job->roster.MarkFormed();
   job->step = -1;
+  job->pace = StepPace();
   job->needs_plan = job->needs_reissue = false;
+  job->needs_moves = true;
+  for (size_t i = 0; i < owners->size(); ++i) {
+    job->layers[i].owner = (*owners)[i];
+  }
   Note(LogLevel::kInfo,
        absl::StrCat("job '", job->name, "' has world ", world.version(), ": ",
                     world.ranks_size(), " ranks from step ", world.start_step(),
                     ", restart ", world.restart_count()));
-  Issue(job, *owners, /*all=*/true, world.start_step());
+  Issue(job, /*all=*/true, {world.start_step(), world.start_step()});
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerCore::TakeRestore(const v1::World& world, Job* job) {
+  const std::string& id = job->wishes.restore_next();
+  for (const v1::StoredCheckpoint& known : job->wishes.checkpoints()) {
+    if (id.empty() || known.id() != id) continue;
+    if (world.start_step() == known.step() + 1) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job '", job->name, "' is to be restored from checkpoint '", id,
+        "' of step ", known.step(), ", but its ranks begin at step ",
+        world.start_step(), " instead of ", known.step() + 1,
+        ": start them there, or take the restore back"));
+  }
+  job->config.set_restore_checkpoint(id);
+  job->wishes.clear_restore_next();
+  // What is on its way is not wanted any more.
+  for (LayerPlace& place : job->layers) {
+    if (!job->config.restore_checkpoint().empty()) place.source.clear();
+  }
   return absl::OkStatus();
 }
 
@@ -176,11 +197,11 @@ std::vector<std::string> SchedulerCore::WaitingFor(const Job& job) const {
                                    "' has not registered again since the "
                                    "scheduler started"));
     }
-    const bool any_usable =
-        std::any_of(membership_.members().begin(), membership_.members().end(),
-                    [](const auto& member) { return member.second.usable(); });
-    if (!any_usable && awaited.empty() && !job.owners.empty()) {
-      lines.push_back("no preconditioner server is registered");
+    if (membership_.Placeable().empty() && awaited.empty() &&
+        job.num_ownerless() > 0) {
+      lines.push_back(membership_.AnyUsable()
+                          ? "every preconditioner server is being drained"
+                          : "no preconditioner server is registered");
     }
     return lines;
   }
@@ -259,6 +280,7 @@ absl::StatusOr<v1::RankHeartbeatResponse> SchedulerCore::RankHeartbeat(
   KRONSERVE_RETURN_IF_ERROR(
       job->roster.Renew(request.rank(), request.incarnation(), now));
   job->step = std::max(job->step, request.step());
+  job->pace.Note(job->step, now);
   v1::RankHeartbeatResponse response;
   response.set_term(term_);
   if (job->durable && job->epoch() > request.epoch()) {
@@ -309,9 +331,15 @@ void SchedulerCore::FailWorld(Job* job, const absl::Status& failure) {
   high_water_.Raise(job->world_version(), job->epoch());
   job->drops.SetTargets(holders, static_cast<uint64_t>(job->world_version()));
   job->configures.SetTargets({}, 0);
+  EndCheckpoint(job, failure);
+  if (job->wishes.restore_next().empty()) {
+    // The next try starts from it as this one would have.
+    job->wishes.set_restore_next(job->config.restore_checkpoint());
+  }
+  job->config.clear_restore_checkpoint();
   job->config.clear_world();
   job->config.clear_assignment();
-  job->owners.assign(job->config.layers_size(), "");
+  job->layers.assign(job->config.layers_size(), LayerPlace());
   job->roster.MarkGathering();
   job->failure = failure;
   Save(job);
@@ -332,108 +360,19 @@ void SchedulerCore::EndJob(Job* job) {
   job->config.clear_layers();
   job->config.clear_options();
   job->config.clear_assignment();
-  job->owners.clear();
-  job->placed_in.clear();
+  job->config.clear_restore_checkpoint();
+  job->layers.clear();
+  job->wishes.Clear();
+  job->checkpoint = CheckpointRun();
   job->board.Clear();
   job->needs_plan = job->needs_reissue = false;
+  job->needs_moves = job->needs_balance = false;
   job->finished = true;
   job->finish_order = ++finished_jobs_;
   Save(job);
-  // Its memory is free for layers that found no room.
+  // Its memory is free for layers that found no room, and its load is gone.
   WantOwners();
-}
-
-void SchedulerCore::Replan(Job* job) {
-  if (job->finished || !job->has_world()) {
-    job->needs_plan = false;
-    return;
-  }
-  // Both end in another call: a new world plans anew, an awaited server
-  // registers or dies.
-  if (!job->roster.formed() || !membership_.Awaited().empty()) return;
-  const absl::StatusOr<std::vector<std::string>> owners =
-      PlanOwners(*job, job->config.world(), /*partial=*/true, membership_,
-                 UseOfAll(jobs_, membership_, job));
-  job->needs_plan = false;
-  if (!owners.ok()) {
-    Note(LogLevel::kError, absl::StrCat("job '", job->name, "' is not placed: ",
-                                        owners.status().ToString()));
-    return;
-  }
-  const v1::Assignment& issued = job->config.assignment();
-  bool changed = job->needs_reissue;
-  for (size_t i = 0; i < owners->size(); ++i) {
-    changed |= issued.owners(static_cast<int>(i)).server() != (*owners)[i] ||
-               job->owners[i] != (*owners)[i];
-  }
-  if (!changed) return;
-  const int64_t start_step = job->config.world().start_step();
-  const int64_t from_step =
-      job->was_ready ? std::max(job->step, start_step - 1) + kStepMargin
-                     : start_step;
-  Issue(job, *owners, std::exchange(job->needs_reissue, false), from_step);
-}
-
-// Makes the next epoch: layers that had no owner, or `all`, are answered by
-// theirs from `from_step` on.
-void SchedulerCore::Issue(Job* job, const std::vector<std::string>& owners,
-                          bool all, int64_t from_step) {
-  const uint64_t epoch = std::max(job->epoch(), high_water_.epoch) + 1;
-  v1::Assignment assignment;
-  assignment.set_job(job->name);
-  assignment.set_epoch(epoch);
-  assignment.set_term(term_);
-  std::map<std::string, v1::ServerAddress> servers;
-  int moved = 0;
-  for (size_t i = 0; i < owners.size(); ++i) {
-    v1::LayerOwner* owner = assignment.add_owners();
-    owner->set_layer(static_cast<int>(i));
-    owner->set_server(owners[i]);
-    const bool moves = all || job->owners[i].empty();
-    owner->set_from_step(
-        moves
-            ? from_step
-            : job->config.assignment().owners(static_cast<int>(i)).from_step());
-    if (owners[i] != job->owners[i]) {
-      job->placed_in[i] = epoch;
-      ++moved;
-    }
-    if (owners[i].empty()) continue;
-    servers[owners[i]] = membership_.Find(owners[i])->address;
-  }
-  std::vector<v1::ServerAddress> targets;
-  for (const auto& [name, server] : servers) {
-    *assignment.add_servers() = server;
-    targets.push_back(server);
-  }
-  *job->config.mutable_assignment() = std::move(assignment);
-  job->owners = owners;
-  job->configures.SetTargets(targets, epoch);
-  Note(LogLevel::kInfo,
-       absl::StrCat("job '", job->name, "' epoch ", epoch, ": ", moved,
-                    " layers placed, ", job->num_ownerless(),
-                    " without an owner, from step ", from_step));
-  Save(job);
-}
-
-void SchedulerCore::Refused(Job* job, const Pending& pending,
-                            const absl::Status& status) {
-  const std::string& server = pending.server.name();
-  if (!job->was_ready) {
-    FailWorld(job,
-              absl::Status(status.code(),
-                           absl::StrCat("server '", server, "' refused job '",
-                                        job->name, "': ", status.message())));
-    return;
-  }
-  // It keeps what it has confirmed; what it would have got goes elsewhere.
-  job->refusing.insert(server);
-  for (size_t i = 0; i < job->owners.size(); ++i) {
-    if (job->owners[i] != server) continue;
-    if (job->placed_in[i] <= job->configures.Confirmed(server)) continue;
-    job->owners[i].clear();
-    job->needs_plan = true;
-  }
+  WantMoves(/*balance=*/false);
 }
 
 }  // namespace kronserve::scheduler

@@ -136,7 +136,14 @@ TEST_F(TwoServersTest, ALostServersLayersMoveAndNoOthers) {
   ASSERT_EQ(moved.servers_size(), 1);
   EXPECT_EQ(h_.servers["s1"].held.at("j").epoch(), 2u);
   EXPECT_THAT(h_.log, Contains(AllOf(HasSubstr("server 's2' is dead: 2 layers "
-                                               "of job 'j' lost"))));
+                                               "of job 'j' are placed anew"))));
+  EXPECT_THAT(h_.log,
+              Contains(HasSubstr(
+                  "layer 'fc1' began on server 's1' in epoch 2 with no "
+                  "state: what was accepted for steps 0 to 26 is lost")));
+  ASSERT_EQ(h_.JobNamed("j").recoveries_size(), 4);
+  EXPECT_EQ(h_.JobNamed("j").recoveries(1).epoch(), 2u);
+  EXPECT_EQ(h_.JobNamed("j").recoveries(1).from_step(), 27);
   KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto beat, h_.Beat("j", 0, 28, 1, 1));
   EXPECT_EQ(beat.assignment().epoch(), 2u);
 }
@@ -184,22 +191,28 @@ TEST_F(TwoServersTest, ARestartedServerGetsItsLayersAnew) {
   EXPECT_EQ(h_.servers["s2"].held.at("j").epoch(), 2u);
 }
 
-TEST_F(TwoServersTest, AServerThatJoinsARunningJobGetsNothingYet) {
-  ASSERT_THAT(h_.AddServer("s3"), IsOk());
-  Train(3);
-  EXPECT_EQ(Assignment().epoch(), 1u);
-}
-
 TEST_F(TwoServersTest, AServerBehindACutGivesItsLayersUpWhenItIsBack) {
   h_.servers["s2"].alive = false;
   Train(8);
   ASSERT_EQ(Assignment().epoch(), 2u);
   EXPECT_EQ(h_.servers["s2"].held.at("j").epoch(), 1u);
+  EXPECT_THAT(h_.servers["s2"].states.at("j"), SizeIs(2));
   h_.servers["s2"].alive = true;  // Same process, same state.
+  h_.servers["s1"].hold_transfers = true;
+  h_.configured.clear();
   Train(3);
   EXPECT_EQ(ServerNamed(h_, "s2").state(), v1::MEMBER_STATE_ALIVE);
-  EXPECT_EQ(h_.servers["s2"].held.at("j").epoch(), 2u);
-  EXPECT_THAT(CoreHarness::Owners(Assignment()), Each("s1"));
+  // First it gives up what it had, and only then gets its share anew.
+  ASSERT_THAT(h_.configured, SizeIs(3));
+  EXPECT_EQ(h_.configured[0].server.name(), "s2");
+  EXPECT_EQ(h_.configured[0].request.config().assignment().epoch(), 2u);
+  EXPECT_EQ(h_.configured[1].request.config().assignment().epoch(), 3u);
+  EXPECT_THAT(h_.servers["s2"].states.at("j"), IsEmpty());
+  EXPECT_EQ(h_.servers["s2"].held.at("j").awaited_size(), 2);
+  h_.servers["s1"].hold_transfers = false;
+  Train(5);
+  EXPECT_THAT(h_.JobNamed("j").moving(), IsEmpty());
+  EXPECT_EQ(h_.servers["s2"].states.at("j").size(), 2u);
 }
 
 TEST_F(TwoServersTest, BusyIsNotDead) {

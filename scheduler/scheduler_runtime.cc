@@ -73,6 +73,17 @@ void SchedulerRuntime::StartEffectsLocked() {
   }
 }
 
+void SchedulerRuntime::AfterWrites(std::function<void()> task) {
+  {
+    MutexLock lock(&mu_);
+    if (!stopping_) {
+      effects_->Submit(std::move(task));
+      return;
+    }
+  }
+  task();
+}
+
 void SchedulerRuntime::CarryOut(const Effect& effect) {
   if (const auto* persist = std::get_if<PersistEffect>(&effect)) {
     Done(persist->ticket, dependencies_.store->Write(persist->writes));
@@ -83,6 +94,20 @@ void SchedulerRuntime::CarryOut(const Effect& effect) {
   } else if (const auto* drop = std::get_if<DropEffect>(&effect)) {
     dependencies_.link->Drop(
         *drop, [this, ticket = drop->ticket](const absl::Status& status) {
+          Done(ticket, status);
+        });
+  } else if (const auto* write = std::get_if<WriteCheckpointEffect>(&effect)) {
+    dependencies_.link->WriteCheckpoint(
+        *write, [this, ticket = write->ticket](const auto& response) {
+          Run([&](SchedulerCore* core, absl::Time now) {
+            core->CheckpointWritten(ticket, response, now);
+            return true;
+          });
+        });
+  } else if (const auto* commit =
+                 std::get_if<CommitCheckpointEffect>(&effect)) {
+    dependencies_.link->CommitCheckpoint(
+        *commit, [this, ticket = commit->ticket](const absl::Status& status) {
           Done(ticket, status);
         });
   } else if (const auto* line = std::get_if<LogEffect>(&effect)) {

@@ -5,8 +5,11 @@
 #ifndef KRONSERVE_SCHEDULER_SCHEDULER_RUNTIME_H_
 #define KRONSERVE_SCHEDULER_SCHEDULER_RUNTIME_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
@@ -50,6 +53,29 @@ class SchedulerRuntime {
     return result;
   }
 
+  // Like Run(), but calls `respond` with the result only when what was decided
+  // about `job` (empty: about servers) is stored, or with why it is not. From
+  // any thread.
+  template <typename Operation, typename Respond>
+  void RunStored(const std::string& job, const Operation& operation,
+                 Respond respond) ABSL_LOCKS_EXCLUDED(mu_) {
+    auto result = Run(operation);
+    if (!result.ok()) {
+      respond(std::move(result));
+      return;
+    }
+    // Behind the writes that the operation asked for.
+    AfterWrites([this, job, respond, result = std::move(result)] {
+      const absl::Status stored = Run(
+          [&](SchedulerCore* core, absl::Time) { return core->Stored(job); });
+      if (stored.ok()) {
+        respond(result);
+      } else {
+        respond(stored);
+      }
+    });
+  }
+
   // Ends the threads; writes that were asked for are still done, calls are
   // cancelled. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,6 +84,7 @@ class SchedulerRuntime {
   SchedulerRuntime(const CoreOptions& options, RuntimeDependencies dependencies,
                    std::unique_ptr<SchedulerCore> core);
 
+  void AfterWrites(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop() ABSL_LOCKS_EXCLUDED(mu_);
   void StartEffectsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effect& effect) ABSL_LOCKS_EXCLUDED(mu_);

@@ -17,6 +17,22 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+// Answers when what `operation` decided about `job` is stored.
+template <typename Response, typename Operation>
+grpc::ServerUnaryReactor* FinishStored(grpc::CallbackServerContext* context,
+                                       SchedulerRuntime* runtime,
+                                       const std::string& job,
+                                       const Operation& operation,
+                                       Response* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  runtime->RunStored(job, operation,
+                     [reactor, response](absl::StatusOr<Response> result) {
+                       if (result.ok()) *response = *std::move(result);
+                       reactor->Finish(ToGrpcStatus(result.status()));
+                     });
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* SchedulerService::RegisterServer(
@@ -65,11 +81,12 @@ grpc::ServerUnaryReactor* SchedulerService::RankHeartbeat(
 grpc::ServerUnaryReactor* SchedulerService::FinishJob(
     grpc::CallbackServerContext* context, const v1::FinishJobRequest* request,
     v1::FinishJobResponse* response) {
-  return Finish(context,
-                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
-                  return core->FinishJob(*request, now);
-                }),
-                response);
+  return FinishStored(
+      context, runtime_, request->job(),
+      [request](SchedulerCore* core, absl::Time now) {
+        return core->FinishJob(*request, now);
+      },
+      response);
 }
 
 grpc::ServerUnaryReactor* SchedulerService::PutRendezvous(
@@ -90,6 +107,50 @@ grpc::ServerUnaryReactor* SchedulerService::GetRendezvous(
     return core->GetRendezvous(*request);
   }),
                 response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::DrainServer(
+    grpc::CallbackServerContext* context, const v1::DrainServerRequest* request,
+    v1::DrainServerResponse* response) {
+  return FinishStored(
+      context, runtime_, "",
+      [request](SchedulerCore* core, absl::Time now) {
+        return core->DrainServer(*request, now);
+      },
+      response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::PinLayers(
+    grpc::CallbackServerContext* context, const v1::PinLayersRequest* request,
+    v1::PinLayersResponse* response) {
+  return FinishStored(
+      context, runtime_, request->job(),
+      [request](SchedulerCore* core, absl::Time now) {
+        return core->PinLayers(*request, now);
+      },
+      response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::CheckpointJob(
+    grpc::CallbackServerContext* context,
+    const v1::CheckpointJobRequest* request,
+    v1::CheckpointJobResponse* response) {
+  return Finish(context,
+                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
+                  return core->CheckpointJob(*request, now);
+                }),
+                response);
+}
+
+grpc::ServerUnaryReactor* SchedulerService::RestoreJob(
+    grpc::CallbackServerContext* context, const v1::RestoreJobRequest* request,
+    v1::RestoreJobResponse* response) {
+  return FinishStored(
+      context, runtime_, request->job(),
+      [request](SchedulerCore* core, absl::Time now) {
+        return core->RestoreJob(*request, now);
+      },
+      response);
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetStatus(

@@ -1,5 +1,5 @@
 // gRPC adapter of the scheduler: each method calls the core and converts the
-// status.
+// status. What people decide is answered when it is stored.
 //
 // Layer: scheduler. May include common/, proto/ and placement/.
 
@@ -44,6 +44,21 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::GetRendezvousRequest* request,
       v1::GetRendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* DrainServer(
+      grpc::CallbackServerContext* context,
+      const v1::DrainServerRequest* request,
+      v1::DrainServerResponse* response) override;
+  grpc::ServerUnaryReactor* PinLayers(grpc::CallbackServerContext* context,
+                                      const v1::PinLayersRequest* request,
+                                      v1::PinLayersResponse* response) override;
+  grpc::ServerUnaryReactor* CheckpointJob(
+      grpc::CallbackServerContext* context,
+      const v1::CheckpointJobRequest* request,
+      v1::CheckpointJobResponse* response) override;
+  grpc::ServerUnaryReactor* RestoreJob(
+      grpc::CallbackServerContext* context,
+      const v1::RestoreJobRequest* request,
+      v1::RestoreJobResponse* response) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;

@@ -53,8 +53,26 @@ class FakeControl final : public v1::ServerControl::CallbackService {
     return Ok(context);
   }
 
+  // All four layers at once.
+  grpc::ServerUnaryReactor* WriteCheckpoint(
+      grpc::CallbackServerContext* context, const v1::WriteCheckpointRequest*,
+      v1::WriteCheckpointResponse* response) override {
+    for (int layer = 0; layer < 4; ++layer) {
+      response->add_files()->set_layer(layer);
+    }
+    return Ok(context);
+  }
+  grpc::ServerUnaryReactor* CommitCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::CommitCheckpointRequest* request,
+      v1::CommitCheckpointResponse*) override {
+    committed += request->files_size();
+    return Ok(context);
+  }
+
   std::atomic<int> configured{0};
   std::atomic<int> dropped{0};
+  std::atomic<int> committed{0};
 
  private:
   static grpc::ServerUnaryReactor* Ok(grpc::CallbackServerContext* context) {
@@ -62,6 +80,23 @@ class FakeControl final : public v1::ServerControl::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
+};
+
+// A store in memory that can be made to refuse writes.
+class RefusingStore final : public StateStore {
+ public:
+  explicit RefusingStore(std::atomic<bool>* refuse) : refuse_(refuse) {}
+
+  std::string Describe() const override { return inner_->Describe(); }
+  absl::StatusOr<StateMap> Load() override { return inner_->Load(); }
+  absl::Status Write(const WriteBatch& batch) override {
+    if (*refuse_) return absl::UnavailableError("disk full");
+    return inner_->Write(batch);
+  }
+
+ private:
+  std::atomic<bool>* const refuse_;
+  const std::unique_ptr<StateStore> inner_ = memory::CreateStateStore();
 };
 
 class SchedulerServiceTest : public ::testing::Test {
@@ -195,6 +230,76 @@ TEST_F(SchedulerServiceTest, ErrorsKeepCodeAndMessage) {
   EXPECT_THAT(Call(&v1::Scheduler::Stub::ServerHeartbeat,
                    v1::ServerHeartbeatRequest(), &beat),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("register")));
+}
+
+TEST_F(SchedulerServiceTest, PeoplesCallsKeepCodeAndMessage) {
+  v1::DrainServerRequest drain;
+  drain.set_server("s1");
+  v1::DrainServerResponse drain_response;
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::DrainServer, drain, &drain_response),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'s1'")));
+  ASSERT_THAT(Register("s1"), IsOk());
+  EXPECT_THAT(
+      Call(&v1::Scheduler::Stub::DrainServer, drain, &drain_response),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no other")));
+  v1::PinLayersRequest pin;
+  pin.set_job("j");
+  v1::PinLayersResponse pin_response;
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::PinLayers, pin, &pin_response),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'j'")));
+  v1::CheckpointJobRequest checkpoint;
+  checkpoint.set_job("j");
+  v1::CheckpointJobResponse checkpoint_response;
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::CheckpointJob, checkpoint,
+                   &checkpoint_response),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("id ''")));
+  v1::RestoreJobRequest restore;
+  restore.set_job("j");
+  v1::RestoreJobResponse restore_response;
+  EXPECT_THAT(
+      Call(&v1::Scheduler::Stub::RestoreJob, restore, &restore_response),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("'j'")));
+}
+
+TEST_F(SchedulerServiceTest, ACheckpointIsWrittenAndCommitted) {
+  ASSERT_THAT(Register("s1"), IsOk());
+  ASSERT_THAT(Join(Claim("j", 0, 1)), IsOk());
+  v1::CheckpointJobRequest request;
+  request.set_job("j");
+  request.set_id("c1");
+  v1::CheckpointJobResponse response;
+  const absl::Time end = absl::Now() + kPatience;
+  do {
+    ASSERT_THAT(Call(&v1::Scheduler::Stub::CheckpointJob, request, &response),
+                IsOk());
+  } while (response.state() != v1::CHECKPOINT_STATE_COMPLETE &&
+           absl::Now() < end);
+  EXPECT_EQ(response.layers_written(), 4);
+  EXPECT_EQ(control_.committed, 4);
+}
+
+TEST_F(SchedulerServiceTest, AFinishIsAnsweredWhenItIsStored) {
+  std::atomic<bool> refuse{false};
+  Start(std::make_unique<RefusingStore>(&refuse));
+  ASSERT_THAT(Register("s1"), IsOk());
+  ASSERT_THAT(Join(Claim("j", 0, 1)), IsOk());
+  v1::FinishJobRequest finish;
+  finish.set_job("j");
+  finish.set_world_version(1);
+  v1::FinishJobResponse response;
+  refuse = true;
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::FinishJob, finish, &response),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("disk full")));
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::FinishJob, finish, &response),
+              StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  EXPECT_EQ(control_.dropped, 0);
+  refuse = false;
+  const absl::Time end = absl::Now() + kPatience;
+  while (!Call(&v1::Scheduler::Stub::FinishJob, finish, &response).ok() &&
+         absl::Now() < end) {
+  }
+  EXPECT_THAT(Call(&v1::Scheduler::Stub::FinishJob, finish, &response), IsOk());
+  scheduler_->Kill();
 }
 
 TEST_F(SchedulerServiceTest, ASilentServersLayersLoseTheirOwner) {

@@ -38,8 +38,16 @@ struct Call {
   Request request;
   Response response;
   grpc::ClientContext context;
-  ServerLink::Done done;
+  std::function<void(const absl::Status&, const Response&)> done;
 };
+
+template <typename Response>
+std::function<void(const absl::Status&, const Response&)> StatusOnly(
+    ServerLink::Done done) {
+  return [done = std::move(done)](const absl::Status& status, const Response&) {
+    done(status);
+  };
+}
 
 class GrpcServerLink final : public ServerLink {
  public:
@@ -51,7 +59,8 @@ class GrpcServerLink final : public ServerLink {
         Call<v1::ConfigureJobRequest, v1::ConfigureJobResponse>;
     auto call = std::make_unique<ConfigureCall>();
     call->request = effect.request;
-    Start(effect.server, std::move(call), std::move(done),
+    call->done = StatusOnly<v1::ConfigureJobResponse>(std::move(done));
+    Start(effect.server, std::move(call),
           [](v1::ServerControl::Stub* stub, ConfigureCall* c, auto end) {
             stub->async()->ConfigureJob(&c->context, &c->request, &c->response,
                                         std::move(end));
@@ -62,10 +71,47 @@ class GrpcServerLink final : public ServerLink {
     using DropCall = Call<v1::DropJobRequest, v1::DropJobResponse>;
     auto call = std::make_unique<DropCall>();
     call->request = effect.request;
-    Start(effect.server, std::move(call), std::move(done),
+    call->done = StatusOnly<v1::DropJobResponse>(std::move(done));
+    Start(effect.server, std::move(call),
           [](v1::ServerControl::Stub* stub, DropCall* c, auto end) {
             stub->async()->DropJob(&c->context, &c->request, &c->response,
                                    std::move(end));
+          });
+  }
+
+  void WriteCheckpoint(const WriteCheckpointEffect& effect,
+                       Written done) override {
+    using WriteCall =
+        Call<v1::WriteCheckpointRequest, v1::WriteCheckpointResponse>;
+    auto call = std::make_unique<WriteCall>();
+    call->request = effect.request;
+    call->done = [done = std::move(done)](
+                     const absl::Status& status,
+                     const v1::WriteCheckpointResponse& response) {
+      if (status.ok()) {
+        done(response);
+      } else {
+        done(status);
+      }
+    };
+    Start(effect.server, std::move(call),
+          [](v1::ServerControl::Stub* stub, WriteCall* c, auto end) {
+            stub->async()->WriteCheckpoint(&c->context, &c->request,
+                                           &c->response, std::move(end));
+          });
+  }
+
+  void CommitCheckpoint(const CommitCheckpointEffect& effect,
+                        Done done) override {
+    using CommitCall =
+        Call<v1::CommitCheckpointRequest, v1::CommitCheckpointResponse>;
+    auto call = std::make_unique<CommitCall>();
+    call->request = effect.request;
+    call->done = StatusOnly<v1::CommitCheckpointResponse>(std::move(done));
+    Start(effect.server, std::move(call),
+          [](v1::ServerControl::Stub* stub, CommitCall* c, auto end) {
+            stub->async()->CommitCheckpoint(&c->context, &c->request,
+                                            &c->response, std::move(end));
           });
   }
 
@@ -95,14 +141,14 @@ class GrpcServerLink final : public ServerLink {
  private:
   template <typename CallType, typename Begin>
   void Start(const v1::ServerAddress& server, std::unique_ptr<CallType> call,
-             Done done, const Begin& begin) {
+             const Begin& begin) {
     call->address = server.address();
     call->server = server.name();
-    call->done = std::move(done);
     call->context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
     v1::ServerControl::Stub* stub = Admit(call->address, &call->context);
     if (stub == nullptr) {
-      call->done(absl::CancelledError("the scheduler is shutting down"));
+      call->done(absl::CancelledError("the scheduler is shutting down"),
+                 call->response);
       return;
     }
     CallType* raw = call.release();
@@ -133,7 +179,8 @@ class GrpcServerLink final : public ServerLink {
   void End(std::unique_ptr<CallType> call, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_) {
     call->done(FromGrpcStatus(status, absl::StrCat("server '", call->server,
-                                                   "' at ", call->address)));
+                                                   "' at ", call->address)),
+               call->response);
     const std::string address = call->address;
     {
       MutexLock lock(&mu_);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "scheduler/effects.h"
@@ -24,6 +25,8 @@ class ServerLink {
   // Called exactly once per call, from any thread, also before the starting
   // method returns.
   using Done = std::function<void(const absl::Status&)>;
+  using Written =
+      std::function<void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>;
 
   virtual ~ServerLink() = default;
 
@@ -31,6 +34,10 @@ class ServerLink {
   // kDeadlineExceeded; after Stop() every call ends as kCancelled.
   virtual void Configure(const ConfigureEffect& effect, Done done) = 0;
   virtual void Drop(const DropEffect& effect, Done done) = 0;
+  virtual void WriteCheckpoint(const WriteCheckpointEffect& effect,
+                               Written done) = 0;
+  virtual void CommitCheckpoint(const CommitCheckpointEffect& effect,
+                                Done done) = 0;
 
   // Closes connections that had no call for a while. Not from a Done.
   virtual void CloseIdle() = 0;

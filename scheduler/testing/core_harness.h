@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "scheduler/memory/factory.h"
 #include "scheduler/scheduler_core.h"
+#include "scheduler/testing/fake_server.h"
 
 namespace kronserve::scheduler::testing {
 
@@ -69,19 +70,6 @@ inline v1::JoinJobRequest Claim(const std::string& job, int rank,
   return request;
 }
 
-// A server process as the scheduler sees it: it registers, renews every
-// second, and does what it is told.
-struct FakeServer {
-  std::string address;
-  uint64_t incarnation = 1;
-  int64_t memory_bytes = int64_t{1} << 30;
-  uint64_t term_seen = 0;
-  bool alive = true;
-  // What it answers to ConfigureJob; OK: it takes it.
-  absl::Status refusal;
-  std::map<std::string, v1::JobHeld> held;
-};
-
 class CoreHarness {
  public:
   explicit CoreHarness(CoreOptions options = {}) : options_(options) {
@@ -100,6 +88,7 @@ class CoreHarness {
   // Starts a server process that registers at once.
   absl::Status AddServer(const std::string& name, uint64_t incarnation = 1) {
     FakeServer server;
+    server.name = name;
     server.address = absl::StrCat(name, ":7000");
     server.incarnation = incarnation;
     servers[name] = server;
@@ -113,6 +102,7 @@ class CoreHarness {
     request.set_address(server.address);
     request.set_incarnation(server.incarnation);
     request.set_memory_bytes(server.memory_bytes);
+    request.set_refresh_threads(server.refresh_threads);
     request.set_term_seen(server.term_seen);
     for (const auto& [job, held] : server.held) *request.add_held() = held;
     const auto response = core->RegisterServer(request, now);
@@ -172,15 +162,32 @@ class CoreHarness {
 
   void HeartbeatAll() {
     for (auto& [name, server] : servers) {
-      if (!server.alive) continue;
-      v1::ServerHeartbeatRequest request;
-      request.set_name(name);
-      request.set_incarnation(server.incarnation);
-      for (const auto& [job, held] : server.held) *request.add_held() = held;
-      const auto response = core->ServerHeartbeat(request, now);
-      if (absl::IsNotFound(response.status())) {
-        EXPECT_TRUE(Register(name).ok());
+      if (server.alive) Heartbeat(name);
+    }
+    for (auto& [name, server] : servers) {
+      for (auto& [other, receiver] : servers) {
+        if (!server.alive || !receiver.alive) continue;
+        for (auto& [job, held] : server.held) server.HandOver(job, &receiver);
       }
+    }
+  }
+
+  void Heartbeat(const std::string& name) {
+    FakeServer& server = servers[name];
+    v1::ServerHeartbeatRequest request;
+    request.set_name(name);
+    request.set_incarnation(server.incarnation);
+    request.set_draining(server.draining);
+    request.set_state_recovery(server.state_recovery);
+    for (const auto& [job, held] : server.held) *request.add_held() = held;
+    const auto response = core->ServerHeartbeat(request, now);
+    if (absl::IsNotFound(response.status())) {
+      EXPECT_TRUE(Register(name).ok());
+    }
+    if (!response.ok()) return;
+    server.heard = *response;
+    for (const v1::JobProgress& job : response->jobs()) {
+      server.progress[job.job()] = job.step();
     }
   }
 
@@ -215,6 +222,7 @@ class CoreHarness {
   // What was asked for, oldest first.
   std::vector<ConfigureEffect> configured;
   std::vector<DropEffect> dropped;
+  std::vector<CommitCheckpointEffect> committed;
   std::vector<std::string> log;
   // What the store answers.
   absl::Status store_status;
@@ -238,6 +246,21 @@ class CoreHarness {
     } else if (const auto* drop = std::get_if<DropEffect>(&effect)) {
       dropped.push_back(*drop);
       core->EffectDone(drop->ticket, Drop(*drop), now);
+    } else if (const auto* write =
+                   std::get_if<WriteCheckpointEffect>(&effect)) {
+      FakeServer* server = Reach(write->server);
+      absl::StatusOr<v1::WriteCheckpointResponse> response =
+          absl::UnavailableError("no route");
+      if (server != nullptr) response = server->WriteCheckpoint(write->request);
+      core->CheckpointWritten(write->ticket, response, now);
+    } else if (const auto* commit =
+                   std::get_if<CommitCheckpointEffect>(&effect)) {
+      committed.push_back(*commit);
+      const FakeServer* server = Reach(commit->server);
+      core->EffectDone(commit->ticket,
+                       server == nullptr ? absl::UnavailableError("no route")
+                                         : server->commit_status,
+                       now);
     } else if (const auto* line = std::get_if<LogEffect>(&effect)) {
       log.push_back(line->message);
     }
@@ -252,31 +275,18 @@ class CoreHarness {
   absl::Status Configure(const ConfigureEffect& effect) {
     FakeServer* server = Reach(effect.server);
     if (server == nullptr) return absl::UnavailableError("no route");
-    if (!server->refusal.ok()) return server->refusal;
-    if (effect.request.term() < server->term_seen) {
-      return absl::AbortedError("the term is older than one already seen");
-    }
-    server->term_seen = effect.request.term();
-    const v1::JobConfig& config = effect.request.config();
-    v1::JobHeld& held = server->held[config.job()];
-    if (config.assignment().epoch() <= held.epoch()) return absl::OkStatus();
-    held.set_job(config.job());
-    held.set_epoch(config.assignment().epoch());
-    held.set_world_version(config.world().version());
-    return absl::OkStatus();
+    return server->Configure(effect.request, &next_state_);
   }
 
   absl::Status Drop(const DropEffect& effect) {
     FakeServer* server = Reach(effect.server);
     if (server == nullptr) return absl::UnavailableError("no route");
-    const auto held = server->held.find(effect.request.job());
-    if (held != server->held.end() &&
-        held->second.world_version() <= effect.request.world_version()) {
-      server->held.erase(held);
-    }
+    server->Drop(effect.request);
     return absl::OkStatus();
   }
 
+  // Numbers the beginnings of layers; the first job's are 1, 2, ...
+  int64_t next_state_ = 1;
   const CoreOptions options_;
 };
 

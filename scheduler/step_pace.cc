@@ -1,0 +1,29 @@
+#include "scheduler/step_pace.h"
+
+#include <cmath>
+
+namespace kronserve::scheduler {
+namespace {
+
+// Reports of several ranks come close together and say little of the pace.
+constexpr absl::Duration kShortest = absl::Milliseconds(500);
+
+}  // namespace
+
+void StepPace::Note(int64_t step, absl::Time now) {
+  if (step <= step_) return;
+  if (time_ != absl::InfinitePast()) {
+    if (now - time_ < kShortest) return;
+    per_second_ =
+        static_cast<double>(step - step_) / absl::ToDoubleSeconds(now - time_);
+  }
+  step_ = step;
+  time_ = now;
+}
+
+int64_t StepPace::StepsIn(absl::Duration span) const {
+  return static_cast<int64_t>(
+      std::ceil(per_second_ * absl::ToDoubleSeconds(span)));
+}
+
+}  // namespace kronserve::scheduler
