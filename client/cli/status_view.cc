@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/table.h"
 
 namespace kronserve::client {
@@ -29,6 +30,20 @@ std::string StateWord(v1::MemberState state) {
 std::string StateWord(v1::JobState state) {
   return v1::JobState_IsValid(state)
              ? Word(v1::JobState_Name(state), "JOB_STATE_")
+             : "unknown";
+}
+
+// STATE_RECOVERY_NONE -> "none"; what a server has not said yet is "unknown".
+std::string StateWord(v1::StateRecovery recovery) {
+  return recovery == v1::STATE_RECOVERY_NONE     ? "none"
+         : recovery == v1::STATE_RECOVERY_SHARED ? "shared"
+                                                 : "unknown";
+}
+
+// RECOVERY_SOURCE_JOB_CHECKPOINT -> "job_checkpoint".
+std::string SourceWord(v1::RecoverySource source) {
+  return v1::RecoverySource_IsValid(source)
+             ? Word(v1::RecoverySource_Name(source), "RECOVERY_SOURCE_")
              : "unknown";
 }
 
@@ -72,7 +87,10 @@ std::string ServerTable(const v1::GetStatusResponse& status, bool colors) {
                                           "BUSY", "PREDICTED"}};
   for (const v1::ServerStatus& server : status.servers()) {
     rows.push_back(
-        {server.name(), StateCell(server.state()), server.address(),
+        {server.name(),
+         server.draining() ? Cell("draining", Color::kYellow)
+                           : StateCell(server.state()),
+         server.address(),
          absl::StrFormat("%.1f s", server.heartbeat_age_seconds()),
          absl::StrCat(layers[server.name()]),
          FormatBytes(server.load().predicted_bytes()),
@@ -125,6 +143,59 @@ std::vector<LayerRow> LayerRows(const v1::JobStatus& job) {
   return rows;
 }
 
+// A layer that nobody handed over, for people.
+std::string RecoveryLine(const v1::JobStatus& job,
+                         const v1::LayerRecovery& recovery) {
+  const std::string name = recovery.layer() < job.layers_size()
+                               ? job.layers(recovery.layer()).name()
+                               : absl::StrCat("#", recovery.layer());
+  const bool lost = recovery.source() == v1::RECOVERY_SOURCE_FACTORS;
+  return absl::StrCat(
+      "Layer '", name, "' began at step ", recovery.from_step(),
+      lost ? std::string(" without its state: factors since the start are lost")
+           : absl::StrCat(" from a ",
+                          absl::StrReplaceAll(SourceWord(recovery.source()),
+                                              {{"_", " "}}),
+                          " of step ", recovery.restored_through()),
+      recovery.message().empty() ? ""
+                                 : absl::StrCat(" (", recovery.message(), ")"));
+}
+
+// One line each; as a table, which shows control characters of names as '?'.
+using Notes = std::vector<std::vector<Cell>>;
+
+// What is not as it should be, or on its way there.
+Notes JobNotes(const v1::JobStatus& job) {
+  Notes notes;
+  for (const v1::LayerRecovery& recovery : job.recoveries()) {
+    notes.push_back({RecoveryLine(job, recovery)});
+  }
+  if (!job.moving().empty()) {
+    notes.push_back({absl::StrCat("Moving: ", job.moving_size(), " layers")});
+  }
+  if (!job.placement_note().empty()) {
+    notes.push_back({absl::StrCat("Placement: ", job.placement_note())});
+  }
+  if (!job.checkpoint().empty()) {
+    notes.push_back({absl::StrCat("Newest job checkpoint: '", job.checkpoint(),
+                                  "' of step ", job.checkpoint_step())});
+  }
+  return notes;
+}
+
+// Servers whose layers' state ends with them.
+Notes RecoveryNotes(const v1::GetStatusResponse& status) {
+  Notes notes;
+  for (const v1::ServerStatus& server : status.servers()) {
+    if (server.state_recovery() != v1::STATE_RECOVERY_NONE) continue;
+    const std::string& why = server.state_recovery_message();
+    notes.push_back(
+        {absl::StrCat("Server '", server.name(), "': state recovery: none",
+                      why.empty() ? "" : ": ", why)});
+  }
+  return notes;
+}
+
 std::string LayerTable(const v1::JobStatus& job, bool colors) {
   std::vector<std::vector<Cell>> rows = {
       {"LAYER", "SHAPE", "OWNER", "FROM STEP", "REFRESH"}};
@@ -137,7 +208,8 @@ std::string LayerTable(const v1::JobStatus& job, bool colors) {
          owner, absl::StrCat(row.from_step), Millis(row.seconds)});
   }
   return absl::StrCat("\nLayers of job '", job.job(), "'\n",
-                      FormatTable(rows, colors));
+                      FormatTable(rows, colors),
+                      FormatTable(JobNotes(job), colors));
 }
 
 json ServerJson(const v1::ServerStatus& server, int layers) {
@@ -153,6 +225,9 @@ json ServerJson(const v1::ServerStatus& server, int layers) {
       {"refresh_queue_depth", server.load().refresh_queue_depth()},
       {"refresh_busy_seconds", server.load().refresh_busy_seconds()},
       {"predicted_refresh_seconds", server.predicted_refresh_seconds()},
+      {"draining", server.draining()},
+      {"state_recovery", StateWord(server.state_recovery())},
+      {"state_recovery_message", server.state_recovery_message()},
   };
 }
 
@@ -172,6 +247,15 @@ json JobJson(const v1::JobStatus& job) {
                       {"from_step", row.from_step},
                       {"predicted_refresh_seconds", row.seconds}});
   }
+  json recoveries = json::array();
+  for (const v1::LayerRecovery& recovery : job.recoveries()) {
+    recoveries.push_back({{"layer", recovery.layer()},
+                          {"epoch", recovery.epoch()},
+                          {"source", SourceWord(recovery.source())},
+                          {"restored_through", recovery.restored_through()},
+                          {"from_step", recovery.from_step()},
+                          {"message", recovery.message()}});
+  }
   return {
       {"name", job.job()},
       {"state", StateWord(job.state())},
@@ -184,6 +268,11 @@ json JobJson(const v1::JobStatus& job) {
       {"imbalance", job.imbalance()},
       {"ranks", std::move(ranks)},
       {"layers", std::move(layers)},
+      {"recoveries", std::move(recoveries)},
+      {"moving", job.moving_size()},
+      {"placement_note", job.placement_note()},
+      {"checkpoint", job.checkpoint()},
+      {"checkpoint_step", job.checkpoint_step()},
   };
 }
 
@@ -194,7 +283,8 @@ std::string RenderText(const v1::GetStatusResponse& status,
   std::string text =
       absl::StrCat("Scheduler ", scheduler, ", term ", status.term(),
                    ", state in ", status.store(), "\n\n");
-  absl::StrAppend(&text, ServerTable(status, colors), "\n",
+  absl::StrAppend(&text, ServerTable(status, colors),
+                  FormatTable(RecoveryNotes(status), colors), "\n",
                   JobTable(status, colors));
   for (const v1::JobStatus& job : status.jobs()) {
     if (!job.layers().empty()) absl::StrAppend(&text, LayerTable(job, colors));

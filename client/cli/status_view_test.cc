@@ -107,6 +107,63 @@ TEST(RenderTextTest, AJobWithoutAStepOrOwnersYet) {
   EXPECT_THAT(text, ::testing::ContainsRegex("fc +.0, 0. +none "));
 }
 
+// A cluster in which a server drains, another has no shared checkpoints, and
+// layers were lost, restored and are on the move.
+v1::GetStatusResponse TroubledCluster() {
+  v1::GetStatusResponse status = Cluster();
+  status.mutable_servers(0)->set_draining(true);
+  status.mutable_servers(1)->set_state_recovery(v1::STATE_RECOVERY_NONE);
+  status.mutable_servers(1)->set_state_recovery_message("cannot read s1");
+  v1::JobStatus* job = status.mutable_jobs(0);
+  v1::LayerRecovery* lost = job->add_recoveries();
+  lost->set_layer(0);
+  lost->set_source(v1::RECOVERY_SOURCE_FACTORS);
+  lost->set_restored_through(-1);
+  lost->set_from_step(20);
+  lost->set_message("no file");
+  v1::LayerRecovery* restored = job->add_recoveries();
+  restored->set_layer(1);
+  restored->set_source(v1::RECOVERY_SOURCE_BACKGROUND_CHECKPOINT);
+  restored->set_restored_through(17);
+  restored->set_from_step(21);
+  job->add_moving(1);
+  job->set_placement_note("one layer is larger than the rest");
+  job->set_checkpoint("before-lr-drop");
+  job->set_checkpoint_step(10);
+  return status;
+}
+
+TEST(RenderTextTest, SaysWhatIsNotAsItShouldBe) {
+  const std::string text = RenderText(TroubledCluster(), "x:1", false);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("draining"),
+            HasSubstr("Server 's2': state recovery: none: cannot read s1"),
+            HasSubstr("Layer 'fc1' began at step 20 without its state"),
+            HasSubstr("(no file)"),
+            HasSubstr("Layer 'fc2' began at step 21 from a background "
+                      "checkpoint of step 17"),
+            HasSubstr("Moving: 1 layers"), HasSubstr("larger than the rest"),
+            HasSubstr("'before-lr-drop' of step 10")));
+  EXPECT_THAT(RenderText(Cluster(), "x:1", false),
+              AllOf(Not(HasSubstr("recovery")), Not(HasSubstr("Moving"))));
+}
+
+TEST(RenderJsonTest, SaysWhatIsNotAsItShouldBe) {
+  const json document = json::parse(RenderJson(TroubledCluster(), "x:1"));
+  EXPECT_EQ(document["servers"][0]["draining"], true);
+  EXPECT_EQ(document["servers"][0]["state_recovery"], "unknown");
+  EXPECT_EQ(document["servers"][1]["state_recovery"], "none");
+  const json& job = document["jobs"][0];
+  EXPECT_EQ(job["recoveries"][0]["source"], "factors");
+  EXPECT_EQ(job["recoveries"][0]["restored_through"], -1);
+  EXPECT_EQ(job["recoveries"][1]["source"], "background_checkpoint");
+  EXPECT_EQ(job["recoveries"][1]["layer"], 1);
+  EXPECT_EQ(job["moving"], 1);
+  EXPECT_EQ(job["checkpoint"], "before-lr-drop");
+  EXPECT_EQ(job["checkpoint_step"], 10);
+}
+
 TEST(RenderTextTest, ANameCannotSteerTheTerminal) {
   v1::GetStatusResponse status;
   status.add_servers()->set_name("evil\033[2J\nx");
