@@ -484,7 +484,7 @@ TEST_F(ServiceTest, ControlCallsMapTheirErrors) {
   EXPECT_EQ(Configure(huge).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   v1::GetServerStatusResponse status = Status();
   EXPECT_EQ(status.name(), "s0");
-  EXPECT_EQ(status.incarnation(), 7u);
+  EXPECT_EQ(status.incarnation(), 70u);
   EXPECT_EQ(status.memory_limit_bytes(), int64_t{1} << 30);
   ASSERT_EQ(status.layers_size(), 1);
   EXPECT_EQ(status.layers(0).job(), "job");

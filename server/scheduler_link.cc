@@ -152,7 +152,7 @@ absl::Duration SchedulerLink::Exchange() {
 absl::Status SchedulerLink::Register() {
   v1::ServerHeartbeatRequest state;
   uint64_t term_seen = 0;
-  callbacks_.fill(&state, &term_seen);
+  callbacks_.fill(/*registering=*/true, &state, &term_seen);
   v1::RegisterServerRequest request;
   request.set_name(options_.name);
   request.set_address(address_);
@@ -161,6 +161,7 @@ absl::Status SchedulerLink::Register() {
   *request.mutable_cost() = options_.cost;
   *request.mutable_held() = state.held();
   request.set_term_seen(term_seen);
+  request.set_refresh_threads(options_.refresh_threads);
   v1::RegisterServerResponse response;
   const grpc::Status status =
       rpc_->Call(&v1::Scheduler::Stub::RegisterServer, request, &response);
@@ -177,13 +178,16 @@ absl::Status SchedulerLink::Register() {
 absl::Status SchedulerLink::Heartbeat() {
   v1::ServerHeartbeatRequest request;
   uint64_t term_seen = 0;
-  callbacks_.fill(&request, &term_seen);
+  callbacks_.fill(/*registering=*/false, &request, &term_seen);
   request.set_name(options_.name);
   request.set_incarnation(options_.incarnation);
   v1::ServerHeartbeatResponse response;
   const grpc::Status status =
       rpc_->Call(&v1::Scheduler::Stub::ServerHeartbeat, request, &response);
-  if (status.ok()) callbacks_.term(response.term());
+  if (status.ok()) {
+    callbacks_.term(response.term());
+    callbacks_.heartbeat(response);
+  }
   return FromGrpcStatus(status, "scheduler at " + options_.scheduler);
 }
 

@@ -27,14 +27,20 @@ struct LinkOptions {
   uint64_t incarnation = 0;
   int64_t memory_bytes = 0;
   v1::CostCurve cost;
+  int64_t refresh_threads = 1;
 };
 
 // What the link needs from its process; called on the link's thread.
 struct LinkCallbacks {
-  // held and load for a heartbeat, and the highest term seen.
-  std::function<void(v1::ServerHeartbeatRequest*, uint64_t* term_seen)> fill;
+  // What a heartbeat tells, or (registering) what the server knows of its jobs;
+  // and the highest term seen.
+  std::function<void(bool registering, v1::ServerHeartbeatRequest*,
+                     uint64_t* term_seen)>
+      fill;
   // After each answer, with the scheduler's term.
   std::function<void(uint64_t term)> term;
+  // After each heartbeat that was answered.
+  std::function<void(const v1::ServerHeartbeatResponse&)> heartbeat;
   // After the first registration.
   std::function<void()> registered;
 };

@@ -30,14 +30,19 @@ class SchedulerLinkTest : public ::testing::Test {
     options.memory_bytes = 1234;
     options.cost.set_seconds(0.5);
     LinkCallbacks callbacks;
-    callbacks.fill = [](v1::ServerHeartbeatRequest* request, uint64_t* term) {
+    callbacks.fill = [](bool registering, v1::ServerHeartbeatRequest* request,
+                        uint64_t* term) {
       v1::JobHeld* held = request->add_held();
       held->set_job("job");
       held->set_epoch(3);
+      if (registering) held->mutable_config()->set_job("job");
       request->mutable_load()->set_layers(2);
       *term = 4;
     };
     callbacks.term = [this](uint64_t term) { term_ = term; };
+    callbacks.heartbeat = [this](const v1::ServerHeartbeatResponse& response) {
+      peers_ = response.peers_size();
+    };
     callbacks.registered = [this] { ++registered_; };
     return std::make_unique<SchedulerLink>(options, std::move(callbacks));
   }
@@ -45,6 +50,7 @@ class SchedulerLinkTest : public ::testing::Test {
   testing::FakeSchedulerService scheduler_;
   std::unique_ptr<Endpoint> endpoint_;
   std::atomic<uint64_t> term_{0};
+  std::atomic<int> peers_{0};
   std::atomic<int> registered_{0};
 };
 

@@ -25,6 +25,28 @@ grpc::ServerUnaryReactor* ServerControlService::DropJob(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* ServerControlService::WriteCheckpoint(
+    grpc::CallbackServerContext* context,
+    const v1::WriteCheckpointRequest* request,
+    v1::WriteCheckpointResponse* response) {
+  auto result = runtime_->WriteCheckpoint(*request);
+  if (result.ok()) *response = *std::move(result);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(result.status()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerControlService::CommitCheckpoint(
+    grpc::CallbackServerContext* context,
+    const v1::CommitCheckpointRequest* request,
+    v1::CommitCheckpointResponse* /*response*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  runtime_->CommitCheckpoint(*request, [reactor](const absl::Status& status) {
+    reactor->Finish(ToGrpcStatus(status));
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* ServerControlService::GetServerStatus(
     grpc::CallbackServerContext* context,
     const v1::GetServerStatusRequest* /*request*/,

@@ -23,6 +23,14 @@ class ServerControlService final : public v1::ServerControl::CallbackService {
   grpc::ServerUnaryReactor* DropJob(grpc::CallbackServerContext* context,
                                     const v1::DropJobRequest* request,
                                     v1::DropJobResponse* response) override;
+  grpc::ServerUnaryReactor* WriteCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::WriteCheckpointRequest* request,
+      v1::WriteCheckpointResponse* response) override;
+  grpc::ServerUnaryReactor* CommitCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::CommitCheckpointRequest* request,
+      v1::CommitCheckpointResponse* response) override;
   grpc::ServerUnaryReactor* GetServerStatus(
       grpc::CallbackServerContext* context,
       const v1::GetServerStatusRequest* request,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/options.h"
 #include "common/shutdown_signal.h"
@@ -13,6 +14,18 @@
 namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(2);
+constexpr absl::Duration kLook = absl::Milliseconds(50);
+
+// Waits until the layers have moved away, the grace is over or a second signal
+// comes; saves what is left.
+void Leave(kronserve::server::ServerProcess& server, absl::Duration grace) {
+  const absl::Time end = kronserve::SteadyClock().Now() + grace;
+  server.BeginDrain();
+  while (!server.IsDrained() && kronserve::SteadyClock().Now() < end) {
+    if (kronserve::WaitForShutdownSignal(kLook) != 0) break;
+  }
+  server.SaveLayers();
+}
 
 }  // namespace
 
@@ -38,6 +51,7 @@ int main(int argc, char** argv) {
   while (kronserve::WaitForShutdownSignal(absl::Hours(1)) == 0) {
   }
   kronserve::Log(kronserve::LogLevel::kInfo, "shutting down");
+  Leave(**server, options.drain_grace);
   (*server)->Shutdown(kGrace);
   return 0;
 }

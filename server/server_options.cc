@@ -30,6 +30,16 @@ void AddServerOptions(OptionSet* set, ServerOptions* options) {
            {"measure", "default"});
   set->Add("address-file", &options->address_file,
            "file that gets the address once it is known");
+  set->Add("drain-grace", &options->drain_grace,
+           "how long a stopping server waits for its layers to move away");
+  set->Add("checkpoint-dir", &options->checkpoint_dir,
+           "directory that all servers share; without one the state of a lost "
+           "server is lost");
+  set->Add("checkpoint-interval", &options->checkpoint_interval,
+           "between two background checkpoints of one layer");
+  set->Add("checkpoint-keep", &options->checkpoint_keep,
+           "background checkpoints kept of each layer",
+           OptionSet::IntRange{1, 100});
   set->Check([options]() -> std::string {
     return options->name.size() <= 256 ? "" : "name: longer than 256 bytes";
   });

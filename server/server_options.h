@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/options.h"
 
 namespace kronserve::server {
@@ -26,6 +27,11 @@ struct ServerOptions {
   int64_t staging_limit_bytes = int64_t{1} << 30;
   std::string cost_probe = "measure";  // or "default"
   std::string address_file;            // Gets the address; empty: none.
+  // How long a stopping server waits for its layers to move away.
+  absl::Duration drain_grace = absl::Seconds(20);
+  std::string checkpoint_dir;  // Shared by all servers; empty: none.
+  absl::Duration checkpoint_interval = absl::Seconds(10);
+  int64_t checkpoint_keep = 2;  // Background files of a layer.
 };
 
 // Declares every flag of kronserve-server. `options` outlives `set`.

@@ -38,6 +38,14 @@ class ServerProcess {
   virtual bool is_registered() const = 0;
   virtual v1::GetServerStatusResponse Status() = 0;
 
+  // Not healthy at once; asks the scheduler to move its layers away. Serves on.
+  virtual void BeginDrain() = 0;
+  // Nothing is owned here any more, or will be: it may stop.
+  virtual bool IsDrained() = 0;
+  // Writes what is still here to checkpoints, within a few seconds, and names
+  // it in the log.
+  virtual void SaveLayers() = 0;
+
   // Not healthy at once; refuses new calls, lets those under way end, cancels
   // what is left after `grace`. Idempotent.
   virtual void Shutdown(absl::Duration grace) = 0;

@@ -39,13 +39,21 @@ void Check(ArrivedTensor& arrived) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerRuntime>> ServerRuntime::Create(
-    RuntimeOptions options) {
+    RuntimeOptions options, RuntimeDependencies dependencies) {
   KRONSERVE_RETURN_IF_ERROR(CreateTaskTools(options.device).status());
-  return std::unique_ptr<ServerRuntime>(new ServerRuntime(std::move(options)));
+  options.core.has_checkpoints = dependencies.store != nullptr;
+  return std::unique_ptr<ServerRuntime>(
+      new ServerRuntime(std::move(options), std::move(dependencies)));
 }
 
-ServerRuntime::ServerRuntime(RuntimeOptions options)
-    : options_(std::move(options)), core_(options_.core) {
+ServerRuntime::ServerRuntime(RuntimeOptions options,
+                             RuntimeDependencies dependencies)
+    : options_(std::move(options)),
+      core_(options_.core),
+      transfers_(std::move(dependencies.transfers)) {
+  if (dependencies.store != nullptr) {
+    keeper_ = std::make_unique<CheckpointKeeper>(std::move(dependencies.store));
+  }
   requests_ = std::make_unique<TaskPool>("requests", options_.request_threads);
   refresh_ = std::make_unique<TaskPool>("refresh", options_.refresh_threads);
   timer_ = std::thread([this] {
@@ -66,6 +74,8 @@ ServerRuntime::~ServerRuntime() {
   timer_.join();
   requests_.reset();
   refresh_.reset();
+  if (transfers_ != nullptr) transfers_->Stop();
+  keeper_.reset();
 }
 
 void ServerRuntime::WithCore(
@@ -76,6 +86,7 @@ void ServerRuntime::WithCore(
     MutexLock lock(&mu_);
     input(core_, &effects);
     if (stopping_) return;
+    writing_ += static_cast<int64_t>(effects.checkpoints.size());
     TakeSinksLocked(&effects, &sends);
     ++dispatching_;
     if (timer_sleeps_long_) changed_.NotifyAll();
@@ -101,6 +112,12 @@ void ServerRuntime::Dispatch(Effects effects, Sends sends) {
   }
   for (MergeTask& task : effects.merges) SubmitMerge(std::move(task));
   for (RefreshTask& task : effects.refreshes) SubmitRefresh(std::move(task));
+  for (TransferTask& task : effects.transfers) SubmitTransfer(std::move(task));
+  for (RestoreTask& task : effects.restores) SubmitRestore(std::move(task));
+  for (CheckpointTask& task : effects.checkpoints) {
+    SubmitCheckpoint(std::move(task));
+  }
+  for (ForgetTask& task : effects.forgets) keeper_->Forget(std::move(task));
   for (auto& [sink, reply] : sends) sink(std::move(reply));
   for (const std::string& warning : effects.warnings) {
     Log(LogLevel::kWarning, warning);
@@ -148,6 +165,59 @@ void ServerRuntime::SubmitRefresh(RefreshTask task) {
     });
   };
   refresh_->Submit(std::move(run));
+}
+
+void ServerRuntime::SubmitTransfer(TransferTask task) {
+  if (transfers_ == nullptr) {
+    EndTransfer(task.key, task.attempt,
+                absl::UnavailableError("this server sends no layers"));
+    return;
+  }
+  auto run = [this, task = std::move(task)]() mutable {
+    LayerImage image = PackLayer(task.contents);
+    Shipment shipment{std::move(task.target), std::move(task.header),
+                      std::move(image.tensors)};
+    *shipment.header.mutable_snapshot() = std::move(image.meta);
+    transfers_->Send(
+        std::move(shipment),
+        [this, key = task.key, attempt = task.attempt](
+            const absl::Status& status) { EndTransfer(key, attempt, status); });
+  };
+  requests_->Submit(std::move(run), NextPriority(kMergeBehind));
+}
+
+void ServerRuntime::EndTransfer(const LayerKey& key, uint64_t attempt,
+                                const absl::Status& status) {
+  WithCore([&](ServerCore& core, Effects* effects) {
+    core.FinishTransfer(key, attempt, status, Now(), effects);
+  });
+}
+
+void ServerRuntime::SubmitRestore(RestoreTask task) {
+  const LayerKey key = task.key;
+  keeper_->Restore(std::move(task),
+                   [this, key](absl::StatusOr<std::optional<Restored>> result) {
+                     WithCore([&](ServerCore& core, Effects* effects) {
+                       core.FinishRestore(key, std::move(result), Now(),
+                                          effects);
+                     });
+                   });
+}
+
+void ServerRuntime::SubmitCheckpoint(CheckpointTask task) {
+  const LayerKey key = task.key;
+  const std::string checkpoint = task.checkpoint;
+  keeper_->Write(
+      std::move(task),
+      [this, key, checkpoint](absl::StatusOr<v1::CheckpointFile> result) {
+        WithCore([&](ServerCore& core, Effects* effects) {
+          mu_.AssertHeld();
+          core.FinishCheckpoint(key, checkpoint, result, Now(), effects);
+          --writing_;
+          write_failed_ = write_failed_ || !result.ok();
+          changed_.NotifyAll();
+        });
+      });
 }
 
 void ServerRuntime::RunTimer() {
@@ -253,6 +323,77 @@ void ServerRuntime::Cancel(const std::vector<uint64_t>& requests) {
   });
 }
 
+absl::StatusOr<TransferTicket> ServerRuntime::BeginTransfer(
+    const v1::TransferLayerHeader& header) {
+  absl::StatusOr<TransferTicket> ticket;
+  WithCore([&](ServerCore& core, Effects* effects) {
+    ticket = core.BeginTransfer(header, effects);
+  });
+  return ticket;
+}
+
+void ServerRuntime::InstallLayer(TransferTicket ticket,
+                                 v1::TransferLayerHeader header,
+                                 LayerImage image, InstallDone done) {
+  auto run = [this, ticket = std::move(ticket), header = std::move(header),
+              image = std::move(image), done = std::move(done)] {
+    absl::StatusOr<LayerContents> contents = LayerContents();
+    if (!ticket.installed) {
+      contents = UnpackLayer(image, ticket.layer, ticket.options);
+    }
+    absl::StatusOr<v1::TransferLayerResponse> response;
+    WithCore([&](ServerCore& core, Effects* effects) {
+      response = core.InstallLayer(ticket, header, std::move(contents), Now(),
+                                   effects);
+    });
+    done(std::move(response));
+  };
+  requests_->Submit(std::move(run), NextPriority(0));
+}
+
+void ServerRuntime::AbandonTransfer(const TransferTicket& ticket) {
+  WithCore([&](ServerCore& core, Effects*) { core.AbandonTransfer(ticket); });
+}
+
+absl::StatusOr<v1::WriteCheckpointResponse> ServerRuntime::WriteCheckpoint(
+    const v1::WriteCheckpointRequest& request) {
+  absl::StatusOr<v1::WriteCheckpointResponse> response;
+  WithCore([&](ServerCore& core, Effects* effects) {
+    response = core.WriteCheckpoint(request, Now(), effects);
+  });
+  return response;
+}
+
+void ServerRuntime::CommitCheckpoint(const v1::CommitCheckpointRequest& request,
+                                     StatusDone done) {
+  absl::StatusOr<v1::CheckpointManifest> manifest;
+  WithCore([&](ServerCore& core, Effects*) {
+    manifest = core.BeginCommit(request);
+  });
+  if (manifest.ok()) {
+    keeper_->Commit(*std::move(manifest), std::move(done));
+  } else {
+    done(manifest.status());
+  }
+}
+
+bool ServerRuntime::SaveLayers(absl::Duration timeout) {
+  if (keeper_ == nullptr) return false;
+  WithCore([&](ServerCore& core, Effects* effects) {
+    mu_.AssertHeld();
+    write_failed_ = false;
+    core.CheckpointAll(effects);
+  });
+  const absl::Time end = SteadyClock().Now() + timeout;
+  MutexLock lock(&mu_);
+  while (writing_ > 0) {
+    const absl::Duration left = end - SteadyClock().Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitFor(&mu_, left);
+  }
+  return !write_failed_;
+}
+
 v1::GetServerStatusResponse ServerRuntime::Status() {
   v1::GetServerStatusResponse status;
   {
@@ -265,13 +406,13 @@ v1::GetServerStatusResponse ServerRuntime::Status() {
   return status;
 }
 
-RuntimeSnapshot ServerRuntime::Snapshot() {
+RuntimeSnapshot ServerRuntime::Snapshot(bool registering) {
   RuntimeSnapshot snapshot;
   int64_t layers = 0;
   int64_t predicted_bytes = 0;
   {
     MutexLock lock(&mu_);
-    snapshot.held = core_.Held();
+    snapshot.held = core_.Held(registering);
     snapshot.term_seen = core_.term_seen();
     const v1::GetServerStatusResponse status = core_.Status();
     layers = status.layers_size();
@@ -288,6 +429,23 @@ RuntimeSnapshot ServerRuntime::Snapshot() {
 void ServerRuntime::SeeTerm(uint64_t term) {
   MutexLock lock(&mu_);
   core_.SeeTerm(term);
+}
+
+void ServerRuntime::SeeHeartbeat(const v1::ServerHeartbeatResponse& response) {
+  WithCore([&](ServerCore& core, Effects* effects) {
+    core.SeeProgress(response.jobs(), Now(), effects);
+  });
+  if (keeper_ == nullptr) return;
+  keeper_->SeePeers({response.peers().begin(), response.peers().end()}, Now());
+}
+
+void ServerRuntime::FillRecovery(v1::ServerHeartbeatRequest* request) const {
+  if (keeper_ != nullptr) {
+    keeper_->FillRecovery(request);
+    return;
+  }
+  request->set_state_recovery(v1::STATE_RECOVERY_NONE);
+  request->set_state_recovery_message("no --checkpoint-dir");
 }
 
 }  // namespace kronserve::server

@@ -1,9 +1,11 @@
-// Drives a ServerCore with threads: one mutex, two pools, one timer.
+// Drives a ServerCore with threads: one mutex, pools, one timer.
 //
-// Layer: server. May include curvature/, placement/, linalg/, proto/, common/.
-// The pool `requests` checks tensors, merges rounds and preconditions; the pool
-// `refresh` factorises, so that a refresh never stands before a request. Tasks
-// and answers never run under the lock.
+// Layer: server. May include checkpoint/, curvature/, placement/, linalg/,
+// proto/, common/.
+// The pool `requests` checks tensors, merges rounds, preconditions and packs
+// layers that move; the pool `refresh` factorises, so that a refresh never
+// stands before a request; checkpoints have threads of their own
+// (checkpoint_keeper.h). Tasks and answers never run under the lock.
 
 #ifndef KRONSERVE_SERVER_SERVER_RUNTIME_H_
 #define KRONSERVE_SERVER_SERVER_RUNTIME_H_
@@ -25,7 +27,9 @@
 #include "common/mutex.h"
 #include "common/task_pool.h"
 #include "linalg/backend.h"
+#include "server/checkpoint_keeper.h"
 #include "server/server_core.h"
+#include "server/transfer_link.h"
 
 namespace kronserve::server {
 
@@ -35,6 +39,13 @@ struct RuntimeOptions {
   int request_threads = 2;
   int refresh_threads = 1;
   const Clock* clock = nullptr;  // Not null; outlives the runtime.
+};
+
+// What a runtime reaches the world through; each may be null: then no layer
+// can be handed over, or none is saved.
+struct RuntimeDependencies {
+  std::unique_ptr<TransferLink> transfers;
+  std::unique_ptr<checkpoint::CheckpointStore> store;
 };
 
 // A tensor as its chunks gave it; checked here.
@@ -51,7 +62,7 @@ struct RuntimeSnapshot {
   uint64_t term_seen = 0;
 };
 
-// Thread safety: thread-safe. No method waits for a task.
+// Thread safety: thread-safe. No method but SaveLayers() waits for a task.
 // Lifetime:      callers are gone when it is destroyed; the destructor ends the
 //                running tasks. Callbacks run on threads of the pools, the
 //                timer, or the caller, and must not block.
@@ -59,11 +70,14 @@ class ServerRuntime {
  public:
   using PushDone = std::function<void(absl::StatusOr<v1::PushFactorsResponse>)>;
   using ReplySink = std::function<void(Reply)>;
+  using InstallDone =
+      std::function<void(absl::StatusOr<v1::TransferLayerResponse>)>;
+  using StatusDone = std::function<void(const absl::Status&)>;
 
   // Errors:
   //   kFailedPrecondition  the device is not usable here.
   static absl::StatusOr<std::unique_ptr<ServerRuntime>> Create(
-      RuntimeOptions options);
+      RuntimeOptions options, RuntimeDependencies dependencies = {});
   ~ServerRuntime();
 
   // ServerControl; errors as in preconditioner.proto.
@@ -91,9 +105,29 @@ class ServerRuntime {
   void AddGradient(uint64_t request, ArrivedTensor gradient);
   void Cancel(const std::vector<uint64_t>& requests);
 
-  // For the link to the scheduler.
-  RuntimeSnapshot Snapshot();
+  // A layer that comes: its header, then either its image or nothing. `done` is
+  // called exactly once. Errors as in preconditioner.proto.
+  absl::StatusOr<TransferTicket> BeginTransfer(
+      const v1::TransferLayerHeader& header);
+  void InstallLayer(TransferTicket ticket, v1::TransferLayerHeader header,
+                    LayerImage image, InstallDone done);
+  void AbandonTransfer(const TransferTicket& ticket);
+
+  // Job checkpoints; errors as in preconditioner.proto.
+  absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
+      const v1::WriteCheckpointRequest& request);
+  void CommitCheckpoint(const v1::CommitCheckpointRequest& request,
+                        StatusDone done);
+  // The process ends: writes what is still here and waits for that, up to
+  // `timeout`. False when not all was written.
+  bool SaveLayers(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // For the link to the scheduler. `registering`: with all it knows of its
+  // jobs.
+  RuntimeSnapshot Snapshot(bool registering);
   void SeeTerm(uint64_t term);
+  void SeeHeartbeat(const v1::ServerHeartbeatResponse& response);
+  void FillRecovery(v1::ServerHeartbeatRequest* request) const;
   // Called when a caller showed a newer world or epoch. Set before any call
   // comes in.
   void OnBehind(std::function<void()> behind) { behind_ = std::move(behind); }
@@ -101,7 +135,7 @@ class ServerRuntime {
  private:
   using Sends = std::vector<std::pair<ReplySink, Reply>>;
 
-  explicit ServerRuntime(RuntimeOptions options);
+  ServerRuntime(RuntimeOptions options, RuntimeDependencies dependencies);
 
   // Runs `input` on the core under the lock, and what it asks for outside.
   void WithCore(const std::function<void(ServerCore&, Effects*)>& input)
@@ -112,6 +146,11 @@ class ServerRuntime {
   void SubmitMerge(MergeTask task);
   void SubmitRefresh(RefreshTask task);
   void SubmitPrecondition(PreconditionTask task);
+  void SubmitTransfer(TransferTask task);
+  void EndTransfer(const LayerKey& key, uint64_t attempt,
+                   const absl::Status& status);
+  void SubmitRestore(RestoreTask task);
+  void SubmitCheckpoint(CheckpointTask task);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mu_);
   int64_t NextPriority(int64_t behind);
   absl::Time Now() const { return options_.clock->Now(); }
@@ -126,9 +165,13 @@ class ServerRuntime {
   ServerCore core_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, ReplySink> sinks_ ABSL_GUARDED_BY(mu_);
   int dispatching_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t writing_ ABSL_GUARDED_BY(mu_) = 0;        // Checkpoint tasks.
+  bool write_failed_ ABSL_GUARDED_BY(mu_) = false;  // Since SaveLayers() began.
   bool timer_sleeps_long_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
+  const std::unique_ptr<TransferLink> transfers_;
+  std::unique_ptr<CheckpointKeeper> keeper_;  // Null: nothing is saved.
   std::thread timer_;
   std::unique_ptr<TaskPool> requests_;
   std::unique_ptr<TaskPool> refresh_;

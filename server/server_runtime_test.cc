@@ -190,7 +190,7 @@ TEST_F(RuntimeTest, CallerThatKnowsMoreMakesTheServerAsk) {
 TEST_F(RuntimeTest, SnapshotTellsWhatIsHeld) {
   Start(1, SyncOptions());
   runtime_->SeeTerm(5);
-  const RuntimeSnapshot snapshot = runtime_->Snapshot();
+  const RuntimeSnapshot snapshot = runtime_->Snapshot(/*registering=*/false);
   ASSERT_EQ(snapshot.held.size(), 1u);
   EXPECT_EQ(snapshot.held[0].job(), "job");
   EXPECT_EQ(snapshot.load.layers(), 1);

@@ -17,10 +17,10 @@
 
 namespace kronserve::server::testing {
 
-inline CoreOptions DefaultCoreOptions() {
+inline CoreOptions DefaultCoreOptions(const std::string& name = kServerName) {
   CoreOptions options;
-  options.name = kServerName;
-  options.incarnation = 7;
+  options.name = name;
+  options.incarnation = IncarnationOfServer(name);
   options.memory_limit_bytes = int64_t{1} << 30;
   options.staging_limit_bytes = int64_t{1} << 24;
   return options;
@@ -127,6 +127,68 @@ class CoreDriver {
     const auto ticket = End(header, {gradient}, timeout);
     KRONSERVE_CHECK(ticket.ok(), std::string(ticket.status().message()));
     return ticket->requests[0];
+  }
+
+  // A whole TransferLayer call that brings what `task` sends.
+  absl::Status Receive(const TransferTask& task) {
+    LayerImage image = PackLayer(task.contents);
+    v1::TransferLayerHeader header = task.header;
+    *header.mutable_snapshot() = image.meta;
+    Effects effects;
+    auto ticket = core.BeginTransfer(header, &effects);
+    if (!ticket.ok()) {
+      executor.Run(std::move(effects), now);
+      return ticket.status();
+    }
+    absl::StatusOr<LayerContents> contents = LayerContents();
+    if (!ticket->installed) {
+      contents = UnpackLayer(image, ticket->layer, ticket->options);
+    }
+    const auto response =
+        core.InstallLayer(*ticket, header, std::move(contents), now, &effects);
+    executor.Run(std::move(effects), now);
+    return response.status();
+  }
+
+  void FinishTransfer(const TransferTask& task, const absl::Status& status) {
+    Effects effects;
+    core.FinishTransfer(task.key, task.attempt, status, now, &effects);
+    executor.Run(std::move(effects), now);
+  }
+
+  void FinishRestore(const RestoreTask& task,
+                     absl::StatusOr<std::optional<Restored>> result) {
+    Effects effects;
+    core.FinishRestore(task.key, std::move(result), now, &effects);
+    executor.Run(std::move(effects), now);
+  }
+
+  void FinishCheckpoint(const CheckpointTask& task,
+                        const absl::StatusOr<v1::CheckpointFile>& result) {
+    Effects effects;
+    core.FinishCheckpoint(task.key, task.checkpoint, result, now, &effects);
+    executor.Run(std::move(effects), now);
+  }
+
+  void SeeProgress(int64_t step) {
+    google::protobuf::RepeatedPtrField<v1::JobProgress> jobs;
+    jobs.Add()->set_job("job");
+    jobs[0].set_world_version(1);
+    jobs[0].set_step(step);
+    Effects effects;
+    core.SeeProgress(jobs, now, &effects);
+    executor.Run(std::move(effects), now);
+  }
+
+  // "Owned", "awaited" or "leaving"; "none" when it is not here.
+  std::string PhaseOf(const std::string& layer) const {
+    const v1::GetServerStatusResponse all = core.Status();
+    for (const v1::LayerStatus& status : all.layers()) {
+      if (status.layer() != layer) continue;
+      if (status.phase() == v1::LAYER_PHASE_OWNED) return "owned";
+      return status.phase() == v1::LAYER_PHASE_AWAITED ? "awaited" : "leaving";
+    }
+    return "none";
   }
 
   void Advance(absl::Duration by) {

@@ -1,4 +1,5 @@
 // Runs a core's tasks at once, on the caller's thread, and keeps its answers.
+// What leaves the process (transfers, checkpoints) is kept for the test.
 
 #ifndef KRONSERVE_SERVER_TESTING_INLINE_EXECUTOR_H_
 #define KRONSERVE_SERVER_TESTING_INLINE_EXECUTOR_H_
@@ -42,6 +43,17 @@ class InlineExecutor {
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool behind() const { return behind_; }
 
+  std::vector<TransferTask> TakeTransfers() {
+    return std::exchange(transfers_, {});
+  }
+  std::vector<RestoreTask> TakeRestores() {
+    return std::exchange(restores_, {});
+  }
+  std::vector<CheckpointTask> TakeCheckpoints() {
+    return std::exchange(checkpoints_, {});
+  }
+  std::vector<ForgetTask> TakeForgets() { return std::exchange(forgets_, {}); }
+
  private:
   void Take(Effects effects) {
     for (auto& task : effects.merges) merges_.push_back(std::move(task));
@@ -57,6 +69,12 @@ class InlineExecutor {
     for (std::string& warning : effects.warnings) {
       warnings_.push_back(std::move(warning));
     }
+    for (auto& task : effects.transfers) transfers_.push_back(std::move(task));
+    for (auto& task : effects.restores) restores_.push_back(std::move(task));
+    for (auto& task : effects.checkpoints) {
+      checkpoints_.push_back(std::move(task));
+    }
+    for (auto& task : effects.forgets) forgets_.push_back(std::move(task));
     behind_ = behind_ || effects.behind;
   }
 
@@ -94,6 +112,10 @@ class InlineExecutor {
   std::deque<RefreshTask> refreshes_;
   std::deque<PreconditionTask> preconditions_;
   std::map<uint64_t, Reply> replies_;
+  std::vector<TransferTask> transfers_;
+  std::vector<RestoreTask> restores_;
+  std::vector<CheckpointTask> checkpoints_;
+  std::vector<ForgetTask> forgets_;
   std::vector<std::string> warnings_;
   bool behind_ = false;
 };

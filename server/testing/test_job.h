@@ -92,6 +92,31 @@ inline v1::ConfigureJobRequest MakeJob(const std::vector<v1::LayerSpec>& layers,
   return request;
 }
 
+// Of the servers "s0", "s1", ... of the tests.
+inline uint64_t IncarnationOfServer(const std::string& name) {
+  return 70 + static_cast<uint64_t>(name.back() - '0');
+}
+
+// The next assignment: `layer` goes to `server` from `from_step` on, handed
+// over by `source` (empty: by nobody).
+inline void Place(v1::ConfigureJobRequest* request, int layer,
+                  const std::string& server, int64_t from_step,
+                  const std::string& source = "") {
+  v1::Assignment* assignment = request->mutable_config()->mutable_assignment();
+  assignment->set_epoch(assignment->epoch() + 1);
+  v1::LayerOwner* owner = assignment->mutable_owners(layer);
+  owner->set_server(server);
+  owner->set_from_step(from_step);
+  owner->set_source(source);
+  assignment->clear_servers();
+  for (const char* name : {"s0", "s1", "s2"}) {
+    v1::ServerAddress* address = assignment->add_servers();
+    address->set_name(name);
+    address->set_address(absl::StrCat(name, ":1"));
+    address->set_incarnation(IncarnationOfServer(name));
+  }
+}
+
 inline v1::CallHeader MakeCall(int rank, int64_t step) {
   v1::CallHeader call;
   call.set_job("job");

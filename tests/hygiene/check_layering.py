@@ -32,7 +32,7 @@ DOORS = ("linalg/backend.cc", "worker/worker_run.cc")
 LIBRARIES = (
     ("gRPC", r"(grpc|grpcpp)/.*|.*\.grpc\.pb\.h",
      r"common/grpc_[^/]*|.*_service(_test)?\.(h|cc)|.*_main\.cc|client/.*"
-     r"|server/scheduler_link(_test)?\.(h|cc)"
+     r"|server/(scheduler|transfer)_link(_test)?\.(h|cc)"
      r"|scheduler/server_link(_test)?\.(h|cc)|tests/.*|.*/testing/.*"),
     ("generated protobuf", r"kronserve/v1/.*\.pb\.h",
      r"(?!common/|linalg/|curvature/).*"),

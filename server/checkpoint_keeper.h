@@ -1,0 +1,77 @@
+// Does what a core wants of a checkpoint store, on threads of its own.
+//
+// Layer: server. May include checkpoint/, curvature/, placement/, linalg/,
+// proto/, common/.
+// A slow or hung disk holds up nothing else of the server.
+
+#ifndef KRONSERVE_SERVER_CHECKPOINT_KEEPER_H_
+#define KRONSERVE_SERVER_CHECKPOINT_KEEPER_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "checkpoint/store.h"
+#include "common/mutex.h"
+#include "common/task_pool.h"
+#include "server/effects.h"
+
+namespace kronserve::server {
+
+// The newest state of a layer: its background checkpoint, or the job
+// checkpoint that its world starts from when nothing newer was written since.
+// Absent when there is none.
+//
+// Errors:
+//   kFailedPrecondition  there are files, but none could be used: names each
+//                        and why.
+//   as CheckpointStore::ReadJobLayer()
+absl::StatusOr<std::optional<Restored>> RestoreLayer(
+    checkpoint::CheckpointStore& store, const v1::JobConfig& config, int layer);
+
+// Thread safety: thread-safe. No method waits for the disk.
+// Lifetime:      the destructor runs what is queued; every `done` is called
+//                once, on a thread of the keeper.
+class CheckpointKeeper {
+ public:
+  using RestoreDone =
+      std::function<void(absl::StatusOr<std::optional<Restored>>)>;
+  using WriteDone = std::function<void(absl::StatusOr<v1::CheckpointFile>)>;
+  using Done = std::function<void(const absl::Status&)>;
+
+  explicit CheckpointKeeper(std::unique_ptr<checkpoint::CheckpointStore> store);
+
+  void Restore(RestoreTask task, RestoreDone done);
+  // A background checkpoint is answered with an empty file.
+  void Write(CheckpointTask task, WriteDone done);
+  void Forget(ForgetTask task);
+  void Commit(v1::CheckpointManifest manifest, Done done);
+
+  // These are the other servers now: looks for their markers from time to
+  // time.
+  void SeePeers(std::vector<v1::ServerAddress> peers, absl::Time now)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // What the last look found; UNSPECIFIED before the first.
+  void FillRecovery(v1::ServerHeartbeatRequest* request) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const std::unique_ptr<checkpoint::CheckpointStore> store_;
+
+  mutable Mutex mu_;
+  bool looking_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time looked_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  std::string looked_for_ ABSL_GUARDED_BY(mu_);  // Names of the peers.
+  std::optional<std::vector<std::string>> unreadable_ ABSL_GUARDED_BY(mu_);
+
+  TaskPool pool_;  // Last: its tasks use the members above.
+};
+
+}  // namespace kronserve::server
+
+#endif  // KRONSERVE_SERVER_CHECKPOINT_KEEPER_H_

@@ -1,0 +1,512 @@
+// Layers that move between two servers: PROTOCOL.md 6, docs/moving_layers.md.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+#include "server/testing/core_driver.h"
+
+namespace kronserve::server {
+namespace {
+
+using ::kronserve::testing::IsOk;
+using ::kronserve::testing::StatusIs;
+using ::testing::_;
+using ::testing::AllOf;
+using testing::AsyncOptions;
+using ::testing::Contains;
+using testing::CoreDriver;
+using testing::DefaultCoreOptions;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeFactors;
+using testing::MakeJob;
+using testing::MakeLayer;
+using testing::MakeTensor;
+using testing::Place;
+using ::testing::SizeIs;
+using testing::SyncOptions;
+
+constexpr absl::StatusCode kAborted = absl::StatusCode::kAborted;
+
+// A [2, 2], G [1, 1].
+const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const Tensor kGradient = MakeTensor({12, -24});
+
+class MovesTest : public ::testing::Test {
+ protected:
+  void Start(int num_ranks, const v1::JobOptions& options) {
+    config_ = MakeJob({kLayer, MakeLayer("fc2", 1, 2)}, num_ranks, options);
+    ConfigureAll();
+  }
+
+  void ConfigureAll() {
+    for (CoreDriver* server : {&old_, &new_, &third_}) {
+      ASSERT_THAT(server->Configure(config_), IsOk());
+    }
+  }
+
+  // Layer 0 goes from s0 to s1.
+  void Move(int64_t from_step) {
+    Place(&config_, 0, "s1", from_step, "s0");
+    ConfigureAll();
+  }
+
+  v1::ContributionOutcome Push(CoreDriver& server, int rank, int64_t step,
+                               float a = 2) {
+    const auto response =
+        server.Push(rank, step, MakeFactors(0, kLayer, a, 1, 4));
+    EXPECT_THAT(response, IsOk());
+    return response.ok() ? response->results(0).outcome()
+                         : v1::CONTRIBUTION_OUTCOME_UNSPECIFIED;
+  }
+
+  // A whole step of a job of one rank; returns the request for V.
+  uint64_t Step(CoreDriver& server, int64_t step, float a = 2) {
+    EXPECT_EQ(Push(server, 0, step, a), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
+    return server.Ask(0, step, 0, 1, 2, kGradient);
+  }
+
+  // The only transfer that the old owner wants.
+  TransferTask Sent() {
+    const std::vector<TransferTask> tasks = old_.executor.TakeTransfers();
+    EXPECT_THAT(tasks, SizeIs(1));
+    return tasks.empty() ? TransferTask() : tasks[0];
+  }
+
+  static const v1::LayerReply& ReplyTo(CoreDriver& server, uint64_t request) {
+    const Reply* reply = server.executor.Find(request);
+    EXPECT_NE(reply, nullptr);
+    static const v1::LayerReply none;
+    return reply == nullptr ? none : reply->reply;
+  }
+
+  v1::ConfigureJobRequest config_;
+  CoreDriver old_{DefaultCoreOptions("s0")};
+  CoreDriver new_{DefaultCoreOptions("s1")};
+  CoreDriver third_{DefaultCoreOptions("s2")};
+};
+
+TEST_F(MovesTest, OldOwnerAnswersTheStepsBeforeAndHandsOverAfterThem) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(3);
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");
+  EXPECT_EQ(new_.PhaseOf("fc1"), "awaited");
+  EXPECT_EQ(old_.PhaseOf("fc2"), "owned");
+  EXPECT_THAT(new_.core.Held()[0].awaited(), ElementsAre(0));
+  EXPECT_THAT(old_.core.Held()[0].leaving(), ElementsAre(0));
+  EXPECT_EQ(ReplyTo(old_, Step(old_, 1)).version(), 2);
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+
+  // The answer of step 2 was given: everything before step 3 is over.
+  EXPECT_EQ(ReplyTo(old_, Step(old_, 2, 6)).version(), 3);
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.target.address(), "s1:1");
+  EXPECT_EQ(sent.header.source(), "s0");
+  EXPECT_EQ(sent.header.epoch(), 2u);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");  // Until the answer is here.
+  old_.FinishTransfer(sent, absl::OkStatus());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "none");
+  EXPECT_EQ(new_.PhaseOf("fc1"), "owned");
+  EXPECT_EQ(old_.counters().layers_handed_over(), 1);
+  EXPECT_EQ(new_.counters().layers_received(), 1);
+  EXPECT_EQ(old_.counters().contributions_lost(), 0);
+  // 1/3 of 6 and 2/3 of 2, but decay 0.5 weighs the new one 0.5: 4.
+  EXPECT_THAT(*new_.core.FindLayerState("job", 0)->averages().a,
+              ElementsAre(4, 0, 4));
+  // The new owner goes on where the old one ended.
+  EXPECT_EQ(ReplyTo(new_, Step(new_, 3)).version(), 4);
+}
+
+TEST_F(MovesTest, OldOwnerNamesTheNewOneForStepsFromTheCut) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(2);
+  const auto push = old_.Push(0, 2, MakeFactors(0, kLayer, 1, 1, 4));
+  EXPECT_THAT(push, StatusIs(kAborted, AllOf(HasSubstr("'s1'"),
+                                             HasSubstr("from step 2"))));
+  v1::Assignment attached;
+  const auto payload = push.status().GetPayload(kAssignmentPayload);
+  ASSERT_TRUE(payload.has_value());
+  ASSERT_TRUE(attached.ParseFromString(std::string(*payload)));
+  EXPECT_EQ(attached.epoch(), 2u);
+  EXPECT_EQ(attached.owners(0).source(), "s0");
+  // The call was of step 2, so steps 0 and 1 are over.
+  EXPECT_THAT(old_.executor.TakeTransfers(), SizeIs(1));
+}
+
+TEST_F(MovesTest, OneWordOfTheSchedulerEndsTheStepsBefore) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(5);
+  old_.SeeProgress(4);
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  old_.SeeProgress(5);
+  EXPECT_EQ(Sent().contents.meta.closed_through(), 4);
+}
+
+TEST_F(MovesTest, CallsAreHeldUntilTheStateIsInstalled) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  const uint64_t request = Step(new_, 1, 6);
+  EXPECT_EQ(new_.executor.Find(request), nullptr);
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 0);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  EXPECT_EQ(ReplyTo(new_, request).outcome(), v1::LAYER_OUTCOME_PRECONDITIONED);
+  EXPECT_EQ(ReplyTo(new_, request).version(), 2);
+  // Averaged on top of what came: (2 + 6) / 2.
+  EXPECT_THAT(*new_.core.FindLayerState("job", 0)->averages().a,
+              ElementsAre(4, 0, 4));
+}
+
+TEST_F(MovesTest, HeldCallFallsBackAfterItsBudgetAndLaterOnesAtOnce) {
+  v1::JobOptions options = AsyncOptions(1);
+  Start(1, options);
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  const uint64_t request = Step(new_, 1);
+  new_.Advance(absl::Seconds(3));
+  EXPECT_EQ(ReplyTo(new_, request).reason(), v1::FALLBACK_REASON_NOT_READY);
+  EXPECT_THAT(ReplyTo(new_, request).message(),
+              AllOf(HasSubstr("fc1"), HasSubstr("'s0'")));
+  const uint64_t next = Step(new_, 2);
+  EXPECT_EQ(ReplyTo(new_, next).reason(), v1::FALLBACK_REASON_NOT_READY);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  EXPECT_EQ(ReplyTo(new_, Step(new_, 3)).outcome(),
+            v1::LAYER_OUTCOME_PRECONDITIONED);
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 4);
+}
+
+TEST_F(MovesTest, LostReplyOfAPushIsADuplicateAtTheNewOwner) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  old_.FinishTransfer(sent, absl::OkStatus());
+  // The caller never saw the answer and repeats its push of step 0.
+  EXPECT_THAT(old_.Push(0, 0, MakeFactors(0, kLayer, 2, 1, 4)),
+              StatusIs(kAborted, _));
+  EXPECT_EQ(Push(new_, 0, 0), v1::CONTRIBUTION_OUTCOME_DUPLICATE);
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 1);
+  EXPECT_EQ(new_.counters().contributions_duplicate(), 2);
+  EXPECT_EQ(new_.counters().contributions_late(), 0);
+  // So is the answer of step 0: the same bytes.
+  const uint64_t again = new_.Ask(0, 0, 0, 1, 2, kGradient);
+  EXPECT_EQ(ReplyTo(new_, again).version(), 1);
+}
+
+TEST_F(MovesTest, RoundThatIsStillOpenIsClosedAsByItsDeadline) {
+  Start(2, AsyncOptions(1));
+  Push(old_, 0, 0);
+  ASSERT_THAT(old_.Commit(0, 0), IsOk());
+  Move(1);
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  // Rank 1 has lost its push; step 1 has begun.
+  old_.SeeProgress(1);
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.contents.meta.updates(), 1);  // Half of the ranks is enough.
+  EXPECT_EQ(sent.contents.meta.closed_through(), 0);
+  EXPECT_EQ(old_.counters().rounds_partial(), 1);
+}
+
+TEST_F(MovesTest, RanksThatAreBehindStillEndTheirRound) {
+  Start(2, AsyncOptions(1));
+  Push(old_, 0, 0);
+  // Rank 0 has its answer of step 0 while rank 1 still pushes.
+  old_.Ask(0, 0, 0, 1, 2, kGradient);
+  Move(1);
+  old_.Advance(absl::Milliseconds(500));
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  Push(old_, 1, 0, 6);
+  ASSERT_THAT(old_.Commit(1, 0), IsOk());
+  const TransferTask sent = Sent();
+  EXPECT_EQ(old_.counters().contributions_merged(), 4);
+  EXPECT_THAT(*sent.contents.averages.a, ElementsAre(4, 0, 4));
+}
+
+TEST_F(MovesTest, EndsOfLaterStepsCloseNothingOfTheNewOwner) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  old_.executor.HoldRefreshes(true);
+  Push(old_, 0, 1);
+  ASSERT_THAT(old_.Commit(0, 1), IsOk());  // Its refresh is held back.
+  Move(2);
+  // The old owner has other layers: steps 2 and 3 end there as well.
+  ASSERT_THAT(old_.Commit(0, 2), IsOk());
+  ASSERT_THAT(old_.Commit(0, 3), IsOk());
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  old_.executor.HoldRefreshes(false);
+  old_.Advance(absl::ZeroDuration());
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.contents.meta.closed_through(), 1);
+  EXPECT_EQ(sent.contents.meta.published().version(), 2);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  EXPECT_EQ(Push(new_, 0, 2), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
+}
+
+TEST_F(MovesTest, EndsOfEarlierStepsHangNoRoundOfTheNewOwner) {
+  Start(2, SyncOptions());
+  Move(1);
+  // Ranks end step 0 everywhere; the new owner holds nothing of it.
+  ASSERT_THAT(new_.Commit(0, 0), IsOk());
+  ASSERT_THAT(new_.Commit(1, 0), IsOk());
+  for (int rank : {0, 1}) Push(old_, rank, 0);
+  for (int rank : {0, 1}) ASSERT_THAT(old_.Commit(rank, 0), IsOk());
+  old_.SeeProgress(1);
+  ASSERT_THAT(new_.Receive(Sent()), IsOk());
+  for (int rank : {0, 1}) Push(new_, rank, 1);
+  ASSERT_THAT(new_.Commit(1, 1), IsOk());
+  const uint64_t request = new_.Ask(0, 1, 0, 1, 2, kGradient);
+  EXPECT_EQ(ReplyTo(new_, request).version(), 2);
+}
+
+TEST_F(MovesTest, RepeatedTransferChangesNothing) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  Step(new_, 1);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 2);
+  EXPECT_EQ(new_.counters().layers_received(), 1);
+  EXPECT_EQ(new_.core.Status().staged_bytes(), 0);
+}
+
+TEST_F(MovesTest, FailedTransferIsTriedAgainLater) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask first = Sent();
+  old_.FinishTransfer(first, absl::UnavailableError("no route"));
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  EXPECT_EQ(old_.core.NextDeadline(), old_.now + absl::Milliseconds(50));
+  EXPECT_THAT(old_.executor.warnings(),
+              Contains(AllOf(HasSubstr("fc1"), HasSubstr("no route"))));
+  old_.Advance(absl::Milliseconds(50));
+  const TransferTask second = Sent();
+  EXPECT_NE(second.attempt, first.attempt);
+  old_.FinishTransfer(second, absl::UnavailableError("no route"));
+  EXPECT_EQ(old_.core.NextDeadline(), old_.now + absl::Milliseconds(100));
+}
+
+TEST_F(MovesTest, ReceiverDeadAnotherTakesOver) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask lost = Sent();
+  Place(&config_, 0, "s2", 4, "s0");
+  ConfigureAll();
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");
+  EXPECT_EQ(new_.PhaseOf("fc1"), "none");
+  // The old owner answers up to the new cut.
+  EXPECT_EQ(ReplyTo(old_, Step(old_, 1)).version(), 2);
+  // A late OK of the first receiver frees nothing.
+  old_.FinishTransfer(lost, absl::OkStatus());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");
+  old_.SeeProgress(4);
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.target.name(), "s2");
+  ASSERT_THAT(third_.Receive(sent), IsOk());
+  EXPECT_EQ(third_.core.FindLayerState("job", 0)->updates(), 2);
+  // And the first receiver refuses what was sent to it.
+  EXPECT_THAT(new_.Receive(lost), StatusIs(kAborted, _));
+}
+
+TEST_F(MovesTest, ReceiverDeadTheSourceGoesOn) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask lost = Sent();
+  Place(&config_, 0, "s0", 2);
+  ConfigureAll();
+  EXPECT_EQ(old_.PhaseOf("fc1"), "owned");
+  old_.FinishTransfer(lost, absl::OkStatus());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "owned");
+  EXPECT_EQ(ReplyTo(old_, Step(old_, 2)).version(), 2);
+}
+
+TEST_F(MovesTest, SourceDeadTheReceiverBeginsAnew) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  EXPECT_EQ(Push(new_, 0, 1), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
+  const uint64_t waiting = new_.Ask(0, 1, 0, 1, 2, kGradient);
+  const TransferTask sent = Sent();
+  Place(&config_, 0, "s1", 3);
+  ASSERT_THAT(new_.Configure(config_), IsOk());
+  EXPECT_EQ(ReplyTo(new_, waiting).reason(), v1::FALLBACK_REASON_NOT_READY);
+  EXPECT_EQ(new_.PhaseOf("fc1"), "owned");
+  // What was staged for the old placement is lost, and said so.
+  EXPECT_EQ(new_.counters().contributions_lost(), 2);
+  const auto held = new_.core.Held();
+  ASSERT_EQ(held[0].recoveries_size(), 1);
+  EXPECT_EQ(held[0].recoveries(0).source(), v1::RECOVERY_SOURCE_FACTORS);
+  EXPECT_EQ(held[0].recoveries(0).restored_through(), -1);
+  EXPECT_EQ(held[0].recoveries(0).from_step(), 3);
+  EXPECT_THAT(held[0].recoveries(0).message(),
+              HasSubstr("no checkpoint directory"));
+  // The dead source's transfer comes after all: too late.
+  EXPECT_THAT(new_.Receive(sent), StatusIs(kAborted, _));
+  EXPECT_EQ(ReplyTo(new_, Step(new_, 3)).version(), 1);
+}
+
+TEST_F(MovesTest, LateTransferOfAnOlderMoveIsRefused) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask late = Sent();
+  Place(&config_, 0, "s0", 1);
+  ConfigureAll();
+  Step(old_, 1, 6);
+  Move(3);
+  // The same sender, the same receiver, an older epoch.
+  EXPECT_THAT(new_.Receive(late), StatusIs(kAborted, HasSubstr("epoch 2")));
+  EXPECT_EQ(new_.PhaseOf("fc1"), "awaited");
+  old_.SeeProgress(3);
+  // The receiver is free for the next one when the first attempt has ended.
+  EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
+  old_.FinishTransfer(late, absl::AbortedError("not awaited"));
+  ASSERT_THAT(new_.Receive(Sent()), IsOk());
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 2);
+}
+
+TEST_F(MovesTest, TransferThatDoesNotFitIsRefusedAndChangesNothing) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask good = Sent();
+  const auto is_invalid = StatusIs(absl::StatusCode::kInvalidArgument, _);
+
+  TransferTask bad = good;
+  bad.header.set_epoch(9);
+  EXPECT_THAT(new_.Receive(bad), StatusIs(absl::StatusCode::kUnavailable, _));
+  bad = good;
+  bad.header.set_job("other");
+  EXPECT_THAT(new_.Receive(bad), StatusIs(absl::StatusCode::kUnavailable, _));
+  bad = good;
+  bad.header.set_source("s2");
+  EXPECT_THAT(new_.Receive(bad), StatusIs(kAborted, _));
+  bad = good;
+  bad.header.set_incarnation(1);  // The sender has started anew since.
+  EXPECT_THAT(new_.Receive(bad), StatusIs(kAborted, _));
+  bad = good;
+  bad.header.clear_source();
+  EXPECT_THAT(new_.Receive(bad), is_invalid);
+  bad = good;
+  bad.contents.meta.set_layer_index(7);
+  EXPECT_THAT(new_.Receive(bad), is_invalid);
+  bad = good;
+  bad.contents.meta.set_closed_through(-1);
+  bad.contents.meta.clear_closed();
+  EXPECT_THAT(new_.Receive(bad), is_invalid);
+  bad = good;
+  bad.contents.meta.mutable_layer()->set_d_in(3);
+  EXPECT_THAT(new_.Receive(bad), is_invalid);
+  bad = good;
+  bad.contents.averages.a = MakeTensor({1, 2, std::nanf("")});
+  EXPECT_THAT(new_.Receive(bad), is_invalid);
+
+  EXPECT_EQ(new_.PhaseOf("fc1"), "awaited");
+  EXPECT_EQ(new_.core.Status().staged_bytes(), 0);
+  EXPECT_THAT(new_.Receive(good), IsOk());
+}
+
+TEST_F(MovesTest, TransferOfAFinishedJobIsNotFound) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  ASSERT_THAT(new_.Drop(1), IsOk());
+  EXPECT_THAT(new_.Receive(sent), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+TEST_F(MovesTest, TransferWaitsForStagingMemory) {
+  CoreOptions options = DefaultCoreOptions("s1");
+  options.staging_limit_bytes = 8;
+  CoreDriver small(options);
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  ASSERT_THAT(small.Configure(config_), IsOk());
+  // Averages 3 + 1, factorisations 4 + 1 floats: 36 bytes.
+  EXPECT_THAT(small.Receive(Sent()),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("36")));
+  EXPECT_EQ(small.PhaseOf("fc1"), "awaited");
+}
+
+TEST_F(MovesTest, LayersGoToOneReceiverOneAfterTheOther) {
+  Start(1, SyncOptions());
+  Place(&config_, 0, "s1", 0, "s0");
+  Place(&config_, 1, "s1", 0, "s0");
+  ConfigureAll();
+  const TransferTask first = Sent();
+  EXPECT_EQ(first.key.layer, 0);
+  old_.FinishTransfer(first, absl::OkStatus());
+  EXPECT_EQ(Sent().key.layer, 1);
+}
+
+TEST_F(MovesTest, MemoryOfALeavingLayerIsFreedWithIt) {
+  Start(1, SyncOptions());
+  const int64_t both = old_.core.Status().predicted_bytes();
+  Move(0);
+  EXPECT_EQ(old_.core.Status().predicted_bytes(), both);
+  EXPECT_GT(new_.core.Status().predicted_bytes(), 0);
+  old_.FinishTransfer(Sent(), absl::OkStatus());
+  EXPECT_LT(old_.core.Status().predicted_bytes(), both);
+}
+
+TEST_F(MovesTest,
+       ContributionsStagedForTheNewOwnerAtTheOldOneAreLostAndCounted) {
+  Start(2, SyncOptions());
+  Push(old_, 0, 0);  // Before the server hears that it is not for it.
+  Move(0);
+  old_.FinishTransfer(Sent(), absl::OkStatus());
+  EXPECT_EQ(old_.counters().contributions_lost(), 2);
+  EXPECT_EQ(old_.core.Status().staged_bytes(), 0);
+  EXPECT_THAT(
+      old_.executor.warnings(),
+      Contains(AllOf(HasSubstr("2 contributions are lost"), HasSubstr("fc1"))));
+}
+
+TEST_F(MovesTest, NewWorldSendsTheLayerAnew) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask before = Sent();
+  config_.mutable_config()->mutable_world()->set_version(2);
+  config_.mutable_config()->mutable_world()->set_start_step(1);
+  Place(&config_, 0, "s1", 1, "s0");
+  ConfigureAll();
+  EXPECT_THAT(new_.Receive(before), StatusIs(kAborted, _));
+  old_.FinishTransfer(before, absl::AbortedError("world 1 is over"));
+  const TransferTask after = Sent();
+  EXPECT_EQ(after.header.world_version(), 2);
+  ASSERT_THAT(new_.Receive(after), IsOk());
+  EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 1);
+}
+
+TEST_F(MovesTest, RegistrationTellsAllThatIsKnown) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  const auto held = old_.core.Held(/*with_config=*/true);
+  ASSERT_THAT(held, SizeIs(1));
+  EXPECT_EQ(held[0].config().layers_size(), 2);
+  EXPECT_EQ(held[0].newest_step(), 0);
+  EXPECT_FALSE(old_.core.Held()[0].has_config());
+  EXPECT_FALSE(new_.core.Held()[0].has_newest_step());
+}
+
+}  // namespace
+}  // namespace kronserve::server
