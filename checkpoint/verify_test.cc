@@ -45,7 +45,8 @@ class VerifyTest : public FileStoreTest {
       ASSERT_TRUE(file.ok()) << file.status();
       *manifest.add_files() = *file;
     }
-    if (commit) ASSERT_THAT(store_->CommitManifest(manifest), IsOk());
+    if (!commit) return;
+    ASSERT_THAT(store_->CommitManifest(manifest), IsOk());
   }
 
   VerifyReport Run(const std::string& path) {
