@@ -279,14 +279,19 @@ absl::StatusOr<v1::RankHeartbeatResponse> SchedulerCore::RankHeartbeat(
   }
   KRONSERVE_RETURN_IF_ERROR(
       job->roster.Renew(request.rank(), request.incarnation(), now));
-  job->step = std::max(job->step, request.step());
-  job->pace.Note(job->step, now);
+  NoteStep(request.step(), now, job);
   v1::RankHeartbeatResponse response;
   response.set_term(term_);
   if (job->durable && job->epoch() > request.epoch()) {
     *response.mutable_assignment() = job->config.assignment();
   }
   return response;
+}
+
+void SchedulerCore::NoteStep(int64_t step, absl::Time now, Job* job) {
+  if (step > kMaxStep) return;
+  job->step = std::max(job->step, step);
+  job->pace.Note(job->step, now);
 }
 
 absl::StatusOr<v1::FinishJobResponse> SchedulerCore::FinishJob(
@@ -370,7 +375,8 @@ void SchedulerCore::EndJob(Job* job) {
   job->finished = true;
   job->finish_order = ++finished_jobs_;
   Save(job);
-  // Its memory is free for layers that found no room, and its load is gone.
+  // Its memory is free for layers that found no room.
+  for (auto& [name, other] : jobs_) other.refusing.clear();
   WantOwners();
   WantMoves(/*balance=*/false);
 }

@@ -139,6 +139,15 @@ TEST_F(MovesTest, AMoveStartsBeyondWhereAFastJobWillBe) {
   EXPECT_EQ(Assignment().owners(0).from_step(), 310 + kStepMargin + 200);
 }
 
+TEST_F(MovesTest, ARestartedSchedulerHearsFromServersWhereTheJobIs) {
+  h_.servers["s1"].newest_steps["j"] = 50;
+  h_.Start();
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.JobNamed("j").step(), 50);
+  ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
+  EXPECT_EQ(Assignment().owners(0).from_step(), 50 + kStepMargin);
+}
+
 TEST_F(MovesTest, ALayerMovesAgainOnlyWhenItHasArrived) {
   ASSERT_THAT(h_.AddServer("s3"), IsOk());
   ASSERT_THAT(h_.AddServer("s4"), IsOk());

@@ -182,6 +182,10 @@ void SchedulerCore::NoteHeldJob(const ServerMember& server,
     job->needs_plan = job->needs_reissue = true;
     return;
   }
+  if (held.world_version() == job->world_version() && held.has_newest_step()) {
+    // After our restart servers may tell before the ranks do.
+    NoteStep(held.newest_step(), now, job);
+  }
   NoteRecoveries(server, held, job);
   EndMoves(server.address.name(), held, job);
   if (held.epoch() == job->epoch() &&

@@ -319,6 +319,21 @@ TEST_F(TwoServersTest, AServerThatDiedMeanwhileIsFoundAfterOneLease) {
   EXPECT_EQ(Assignment().owners(1).from_step(), 10 + kStepMargin);
 }
 
+// H36: three seconds of grace, heartbeats that a busy machine delivers late.
+TEST_F(TwoServersTest, LateTicksAndLateHeartbeatsExpelNobody) {
+  for (int i = 0; i < 10; ++i) {
+    // Everything stands still for longer than a lease; then, as it happens, the
+    // tick is served before the heartbeats.
+    h_.now += absl::Seconds(15);
+    h_.core->Tick(h_.now);
+    h_.HeartbeatAll();
+    h_.Pump();
+    h_.Advance(absl::Milliseconds(300));
+    EXPECT_NE(ServerNamed(h_, "s1").state(), v1::MEMBER_STATE_DEAD);
+  }
+  EXPECT_EQ(Assignment().epoch(), 1u);
+}
+
 TEST_F(TwoServersTest, NothingIsPlacedUntilTheOwnersAreBack) {
   h_.servers["s2"].alive = false;
   h_.Start();

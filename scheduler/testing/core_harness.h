@@ -179,7 +179,13 @@ class CoreHarness {
     request.set_incarnation(server.incarnation);
     request.set_draining(server.draining);
     request.set_state_recovery(server.state_recovery);
-    for (const auto& [job, held] : server.held) *request.add_held() = held;
+    for (auto& [job, held] : server.held) {
+      const auto newest = server.newest_steps.find(job);
+      if (newest != server.newest_steps.end()) {
+        held.set_newest_step(newest->second);
+      }
+      *request.add_held() = held;
+    }
     const auto response = core->ServerHeartbeat(request, now);
     if (absl::IsNotFound(response.status())) {
       EXPECT_TRUE(Register(name).ok());

@@ -41,6 +41,8 @@ struct FakeServer {
   // By job and layer: where the state comes from. A layer that begins without
   // a source gets a number of its own; a move carries it along.
   std::map<std::string, std::map<int, int64_t>> states;
+  // Newest step it saw in a call, by job; reported when set.
+  std::map<std::string, int64_t> newest_steps;
   // Newest step it was told of, by job.
   std::map<std::string, int64_t> progress;
   // The last answer to its heartbeat.
