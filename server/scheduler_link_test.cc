@@ -29,6 +29,7 @@ class SchedulerLinkTest : public ::testing::Test {
     options.incarnation = 77;
     options.memory_bytes = 1234;
     options.cost.set_seconds(0.5);
+    options.refresh_threads = 3;
     LinkCallbacks callbacks;
     callbacks.fill = [](bool registering, v1::ServerHeartbeatRequest* request,
                         uint64_t* term) {
@@ -63,6 +64,7 @@ TEST_F(SchedulerLinkTest, RegistersThenSendsHeartbeats) {
   EXPECT_TRUE(link->is_registered());
   EXPECT_EQ(term_, 9u);
   EXPECT_EQ(registered_, 1);
+  EXPECT_EQ(peers_, 2);
   scheduler_.Await([](const Seen& seen) {
     EXPECT_EQ(seen.registrations.size(), 1u);
     const v1::RegisterServerRequest& first = seen.registrations[0];
@@ -73,6 +75,9 @@ TEST_F(SchedulerLinkTest, RegistersThenSendsHeartbeats) {
     EXPECT_EQ(first.cost().seconds(), 0.5);
     EXPECT_EQ(first.term_seen(), 4u);
     EXPECT_EQ(first.held(0).epoch(), 3u);
+    EXPECT_EQ(first.held(0).config().job(), "job");
+    EXPECT_EQ(first.refresh_threads(), 3);
+    EXPECT_FALSE(seen.heartbeats[0].held(0).has_config());
     EXPECT_EQ(seen.heartbeats[0].name(), "s0");
     EXPECT_EQ(seen.heartbeats[0].incarnation(), 77u);
     EXPECT_EQ(seen.heartbeats[0].held(0).job(), "job");

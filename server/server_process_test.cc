@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "common/options.h"
 #include "common/testing/status_matchers.h"
@@ -81,6 +82,31 @@ TEST(ServerProcess, TellsTheAddressThatItIsGivenForOthers) {
   }));
 }
 
+TEST(ServerProcess, DrainIsToldToTheSchedulerWhoLetsTheServerGo) {
+  testing::FakeSchedulerService scheduler;
+  auto endpoint = Endpoint::Start({}, {&scheduler});
+  ASSERT_THAT(endpoint, IsOk());
+  ServerOptions options = MakeOptions();
+  options.scheduler = (*endpoint)->address();
+  auto server = ServerProcess::Start(options);
+  ASSERT_THAT(server, IsOk());
+  ASSERT_TRUE(scheduler.Await([](const Seen& seen) {
+    return !seen.heartbeats.empty() && !seen.heartbeats[0].draining() &&
+           seen.heartbeats[0].state_recovery() == v1::STATE_RECOVERY_NONE &&
+           seen.heartbeats[0].state_recovery_message() == "no --checkpoint-dir";
+  }));
+  (*server)->BeginDrain();
+  ASSERT_TRUE(scheduler.Await(
+      [](const Seen& seen) { return seen.heartbeats.back().draining(); }));
+  scheduler.SetDrained();
+  const absl::Time end = SteadyClock().Now() + absl::Seconds(10);
+  while (!(*server)->IsDrained() && SteadyClock().Now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE((*server)->IsDrained());
+  (*server)->Kill();
+}
+
 TEST(ServerProcess, FaultsAtStartAreErrors) {
   auto first = ServerProcess::Start(MakeOptions());
   ASSERT_THAT(first, IsOk());
@@ -129,7 +155,9 @@ TEST(ServerOptions, FlagsReachTheirFields) {
                          "--insecure-bind", "--advertise=x:2", "--device=cpu",
                          "--refresh-threads=3", "--request-threads=4",
                          "--memory-limit=1GiB", "--staging-limit=1MiB",
-                         "--cost-probe=default", "--address-file=f"}),
+                         "--cost-probe=default", "--address-file=f",
+                         "--drain-grace=3s", "--checkpoint-dir=/d",
+                         "--checkpoint-interval=7s", "--checkpoint-keep=5"}),
               IsOk());
   EXPECT_EQ(options.name, "a");
   EXPECT_EQ(options.scheduler, "h:1");
@@ -143,6 +171,10 @@ TEST(ServerOptions, FlagsReachTheirFields) {
   EXPECT_EQ(options.staging_limit_bytes, int64_t{1} << 20);
   EXPECT_EQ(options.cost_probe, "default");
   EXPECT_EQ(options.address_file, "f");
+  EXPECT_EQ(options.drain_grace, absl::Seconds(3));
+  EXPECT_EQ(options.checkpoint_dir, "/d");
+  EXPECT_EQ(options.checkpoint_interval, absl::Seconds(7));
+  EXPECT_EQ(options.checkpoint_keep, 5);
   EXPECT_THAT(set.Parse({"--name=" + std::string(300, 'x')}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("256")));
 }

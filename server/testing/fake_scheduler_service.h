@@ -45,6 +45,8 @@ class FakeSchedulerService final : public v1::Scheduler::Service {
     seen_.heartbeats.push_back(*request);
     changed_.NotifyAll();
     response->set_term(9);
+    response->set_drained(drained_);
+    for (int i = 0; i < 2; ++i) response->add_peers();
     return std::exchange(heartbeat_, grpc::Status::OK);
   }
 
@@ -56,6 +58,10 @@ class FakeSchedulerService final : public v1::Scheduler::Service {
   void SetNextHeartbeat(const grpc::Status& status) {
     MutexLock lock(&mu_);
     heartbeat_ = status;
+  }
+  void SetDrained() {
+    MutexLock lock(&mu_);
+    drained_ = true;
   }
   void SetHeartbeatMs(int64_t heartbeat_ms) {
     MutexLock lock(&mu_);
@@ -80,6 +86,7 @@ class FakeSchedulerService final : public v1::Scheduler::Service {
   Seen seen_ ABSL_GUARDED_BY(mu_);
   grpc::Status registration_ ABSL_GUARDED_BY(mu_);
   grpc::Status heartbeat_ ABSL_GUARDED_BY(mu_);
+  bool drained_ ABSL_GUARDED_BY(mu_) = false;
   int64_t heartbeat_ms_ ABSL_GUARDED_BY(mu_) = 10;
 };
 
