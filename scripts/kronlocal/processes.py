@@ -164,17 +164,22 @@ class Cluster:
         self._processes = [process for process in self._processes
                            if process not in processes]
 
+    def _wait_until_ended(self, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(
+                process.exit_code() is None for process in self._processes):
+            time.sleep(0.02)
+
     def stop(self, grace=GRACE_SECONDS):
-        """SIGTERM to every process group, then SIGKILL after `grace`."""
+        """SIGTERM to every process group, again after a second (a server that
+        drains does not wait any longer then), and SIGKILL after `grace`."""
         blocked = signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
-            for process in reversed(self._processes):
-                process.signal(signal.SIGTERM)
-            deadline = time.monotonic() + grace
-            while time.monotonic() < deadline and any(
-                    process.exit_code() is None for process in self._processes):
-                time.sleep(0.02)
+            for seconds in (1, grace - 1):
+                for process in reversed(self._processes):
+                    process.signal(signal.SIGTERM)
+                self._wait_until_ended(seconds)
             for process in self._processes:
                 process.signal(signal.SIGKILL)
             for process in self._processes:

@@ -24,6 +24,8 @@ BUDGET = 1.0
 # Calm steps of some 0.1 s: a lease is 20 of them, and two faults.
 OPTIONS = {"hidden": "512,256", "batch": 1024, "eval-every": 100,
            "step-budget": f"{BUDGET}s"}
+# With the scheduler away, a stopping server drains in vain.
+SERVER_OPTIONS = {"drain-grace": "3s"}
 # A busy machine: what a step may be late without any fault.
 NOISE = 1.0
 
@@ -76,7 +78,13 @@ def freeze_scheduler(service, _server):
     return lambda: faults.thaw(service.scheduler)
 
 
-FAULTS = (kill, terminate, freeze, silence, cut, lose_answers,
+def move(service, server):
+    """No fault, but something for the next one to fall into."""
+    service.pin(server)
+    return service.unpin
+
+
+FAULTS = (move, kill, terminate, freeze, silence, cut, lose_answers,
           part_from_scheduler, kill_scheduler, freeze_scheduler)
 ON_SCHEDULER = (kill_scheduler, freeze_scheduler)
 
@@ -177,7 +185,8 @@ def measure(job, done, chaos):
 
 def train(folder, steps, seed=None, log=None):
     """One run; without a seed, a calm one. All ranks have one hash."""
-    with services.Service(folder, SERVERS) as service:
+    with services.Service(folder, SERVERS,
+                          server_options=SERVER_OPTIONS) as service:
         job = jobs.Job(service, RANKS, **{**OPTIONS, "max-steps": steps})
         job.run_to(0)
         chaos = Chaos(service, job, seed, log)

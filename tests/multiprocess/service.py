@@ -126,6 +126,16 @@ class Service(Watch):
     def server(self, name):
         return next(one for one in self.servers if one.name == name)
 
+    def pin(self, server, job="digits"):
+        """Asks for all layers of the job on `server`; the exit code."""
+        return harness.run("kronctl", "pin", f"--job={job}",
+                           f"--server={server.name}",
+                           f"--scheduler={self.address}", "--timeout=2s")[0]
+
+    def unpin(self, job="digits"):
+        return harness.run("kronctl", "pin", f"--job={job}", "--undo",
+                           f"--scheduler={self.address}", "--timeout=2s")[0]
+
     def ask(self, server):
         """`kronctl server`, past its door; None when it does not answer."""
         code, out, _ = harness.run("kronctl", "server", "--json",
