@@ -84,7 +84,7 @@ void SchedulerCore::TickJob(Job* job, absl::Time now) {
                       ": it has expired"));
     EndJob(job);
   }
-  if (job->needs_plan || (job->needs_moves && MayMove(*job)) ||
+  if (job->needs_plan || (job->needs_moves && MayMove(*job, now)) ||
       (job->needs_balance && MayBalance(*job, now))) {
     Replan(job, now);
   }

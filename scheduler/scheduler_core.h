@@ -176,7 +176,7 @@ class SchedulerCore {
   // Places and epochs.
   void Replan(Job* job, absl::Time now);
   void PlaceLost(Job* job);
-  bool MayMove(const Job& job) const;
+  bool MayMove(const Job& job, absl::Time now) const;
   bool MayBalance(const Job& job, absl::Time now) const;
   void PlaceMoves(Job* job, absl::Time now);
   void Issue(Job* job, bool all, const Steps& steps);

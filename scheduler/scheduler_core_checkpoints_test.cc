@@ -78,13 +78,13 @@ class CheckpointTest : public ::testing::Test {
 TEST_F(CheckpointTest, IsCutAheadWrittenByAllAndCommittedOnce) {
   KRONSERVE_ASSERT_OK_AND_ASSIGN(auto answer, Checkpoint("c1"));
   EXPECT_EQ(answer.state(), v1::CHECKPOINT_STATE_WRITING);
-  // Newest step 10, the margin, and two heartbeats at a step a second.
-  EXPECT_EQ(answer.step(), 10 + kStepMargin + 2);
+  // Newest step 10, the margin, and three heartbeats at a step a second.
+  EXPECT_EQ(answer.step(), 10 + kStepMargin + 3);
   EXPECT_EQ(answer.layers(), 4);
   Train(3);
   KRONSERVE_ASSERT_OK_AND_ASSIGN(answer, Checkpoint("c1"));
   EXPECT_EQ(answer.state(), v1::CHECKPOINT_STATE_WRITING);
-  EXPECT_EQ(answer.step(), 14);  // A repeat does not move the cut.
+  EXPECT_EQ(answer.step(), 15);  // A repeat does not move the cut.
   EXPECT_EQ(answer.layers_written(), 0);
   EXPECT_THAT(h_.committed, IsEmpty());
   Train(5);
@@ -94,12 +94,12 @@ TEST_F(CheckpointTest, IsCutAheadWrittenByAllAndCommittedOnce) {
   ASSERT_THAT(h_.committed, SizeIs(1));
   const v1::CommitCheckpointRequest& commit = h_.committed[0].request;
   EXPECT_EQ(commit.id(), "c1");
-  EXPECT_EQ(commit.step(), 14);
+  EXPECT_EQ(commit.step(), 15);
   EXPECT_EQ(commit.world_version(), 1);
   ASSERT_THAT(commit.files(), SizeIs(4));
   EXPECT_EQ(commit.files(3).path(), "layer3");
   EXPECT_EQ(h_.JobNamed("j").checkpoint(), "c1");
-  EXPECT_EQ(h_.JobNamed("j").checkpoint_step(), 14);
+  EXPECT_EQ(h_.JobNamed("j").checkpoint_step(), 15);
   // Still known after a restart.
   h_.Start();
   EXPECT_EQ(h_.JobNamed("j").checkpoint(), "c1");
@@ -186,7 +186,7 @@ TEST_F(CheckpointTest, AServerThatDiesAfterItsFilesAreInDoesNot) {
   h_.servers["s1"].commit_status = absl::UnavailableError("busy");
   h_.servers["s2"].commit_status = absl::UnavailableError("busy");
   ASSERT_THAT(Checkpoint("c1"), IsOk());
-  Train(6);
+  Train(8);
   EXPECT_EQ(Checkpoint("c1")->layers_written(), 4);
   h_.servers["s2"].alive = false;
   Train(8);
@@ -217,7 +217,7 @@ TEST_F(CheckpointTest, ANewSchedulerGoesOnWithIt) {
   Train(2);
   h_.Start();
   Train(1);
-  EXPECT_EQ(Checkpoint("c1")->step(), 14);
+  EXPECT_EQ(Checkpoint("c1")->step(), 15);
   Train(6);
   EXPECT_EQ(Checkpoint("c1")->state(), v1::CHECKPOINT_STATE_COMPLETE);
 }
@@ -241,7 +241,7 @@ TEST_F(CheckpointTest, LayersMoveBeforeTheCutOrAfterIt) {
   drain.set_server("s1");
   ASSERT_THAT(h_.core->DrainServer(drain, h_.now), IsOk());
   h_.Pump();
-  // They would be at s2 from step 14 on: too late for the cut.
+  // They would be at s2 from step 15 on: too late for the cut.
   EXPECT_THAT(h_.JobNamed("j").moving(), IsEmpty());
   Train(6);
   EXPECT_EQ(Checkpoint("c1")->state(), v1::CHECKPOINT_STATE_COMPLETE);
@@ -265,16 +265,16 @@ TEST_F(CheckpointTest, TheNextWorldStartsFromItAndNoLaterOne) {
   h_.Start();  // The wish is stored.
   h_.Advance(absl::Seconds(1));
   h_.configured.clear();
-  // It is of step 14.
-  EXPECT_THAT(Rejoin(14), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                   AllOf(HasSubstr("step 14"),
-                                         HasSubstr("instead of 15"))));
-  KRONSERVE_ASSERT_OK_AND_ASSIGN(auto ready, Rejoin(15));
+  // It is of step 15.
+  EXPECT_THAT(Rejoin(15), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("step 15"),
+                                         HasSubstr("instead of 16"))));
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(auto ready, Rejoin(16));
   EXPECT_EQ(ready.world().version(), 2);
   ASSERT_THAT(h_.configured, SizeIs(2));
   EXPECT_EQ(h_.configured[0].request.config().restore_checkpoint(), "c1");
   h_.configured.clear();
-  KRONSERVE_ASSERT_OK_AND_ASSIGN(ready, Rejoin(16));
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(ready, Rejoin(17));
   ASSERT_THAT(h_.configured, SizeIs(2));
   EXPECT_EQ(h_.configured[0].request.config().restore_checkpoint(), "");
 }

@@ -77,8 +77,8 @@ TEST_F(MovesTest, AMoveNamesItsSourceAndEndsWhenTheLayerHasArrived) {
   EXPECT_THAT(CoreHarness::Owners(moving), Each("s2"));
   EXPECT_EQ(moving.owners(0).source(), "s1");
   EXPECT_EQ(moving.owners(1).source(), "");
-  // Newest step 10, the margin, and two heartbeats at a step a second.
-  EXPECT_EQ(moving.owners(0).from_step(), 10 + kStepMargin + 2);
+  // Newest step 10, the margin, and three heartbeats at a step a second.
+  EXPECT_EQ(moving.owners(0).from_step(), 10 + kStepMargin + 3);
   EXPECT_EQ(moving.owners(1).from_step(), 0);
   EXPECT_THAT(moving.servers(), SizeIs(2));
   // Both are told.
@@ -109,8 +109,8 @@ TEST_F(MovesTest, AMoveNamesItsSourceAndEndsWhenTheLayerHasArrived) {
 TEST_F(MovesTest, ASourceHearsWhenItsStepsAreOver) {
   ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
   h_.Pump();
-  Train(4);  // Step 14 is begun, but no heartbeat has said so yet.
-  EXPECT_EQ(h_.servers["s1"].progress["j"], 13);
+  Train(5);  // Step 15 is begun, but no heartbeat has said so yet.
+  EXPECT_EQ(h_.servers["s1"].progress["j"], 14);
   EXPECT_THAT(h_.servers["s1"].held.at("j").leaving(), SizeIs(2));
   Train(1);
   EXPECT_THAT(h_.servers["s1"].held.at("j").leaving(), IsEmpty());
@@ -136,15 +136,18 @@ TEST_F(MovesTest, AMoveStartsBeyondWhereAFastJobWillBe) {
     ASSERT_THAT(h_.Beat("j", 0, step_, 1, 1), IsOk());
   }
   ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
-  EXPECT_EQ(Assignment().owners(0).from_step(), 310 + kStepMargin + 200);
+  EXPECT_EQ(Assignment().owners(0).from_step(), 310 + kStepMargin + 300);
 }
 
 TEST_F(MovesTest, ARestartedSchedulerHearsFromServersWhereTheJobIs) {
   h_.servers["s1"].newest_steps["j"] = 50;
   h_.Start();
+  h_.Advance(absl::Seconds(1));
+  ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
+  EXPECT_EQ(Assignment().epoch(), 1u);  // Where is the job, and how fast?
   h_.Advance(absl::Seconds(2));
   EXPECT_EQ(h_.JobNamed("j").step(), 50);
-  ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
+  EXPECT_EQ(Assignment().epoch(), 2u);
   EXPECT_EQ(Assignment().owners(0).from_step(), 50 + kStepMargin);
 }
 

@@ -14,8 +14,9 @@
 namespace kronserve::scheduler {
 namespace {
 
-// A rank hears of a new epoch with its next heartbeat, if that is not lost.
-constexpr int kHeartbeatsToHear = 2;
+// What we know of the newest step may be one heartbeat old, a rank hears of a
+// new epoch with its next one, and a heartbeat may be late.
+constexpr int kHeartbeatsToHear = 3;
 
 // The servers that `assignment` names, each once, by name.
 std::set<std::string> NamesIn(const v1::Assignment& assignment) {
@@ -44,7 +45,7 @@ void SchedulerCore::Replan(Job* job, absl::Time now) {
   // registers or dies.
   if (!job->roster.formed() || !membership_.Awaited().empty()) return;
   if (std::exchange(job->needs_plan, false)) PlaceLost(job);
-  if (MayMove(*job)) PlaceMoves(job, now);
+  if (MayMove(*job, now)) PlaceMoves(job, now);
   const bool changed =
       std::any_of(job->layers.begin(), job->layers.end(),
                   [](const LayerPlace& place) { return !place.issued; });
@@ -71,7 +72,7 @@ void SchedulerCore::PlaceLost(Job* job) {
   }
 }
 
-bool SchedulerCore::MayMove(const Job& job) const {
+bool SchedulerCore::MayMove(const Job& job, absl::Time now) const {
   if (job.finished || !job.roster.formed() || !job.was_ready) return false;
   // One thing after the other: what was decided is stored and known first,
   // also to a server that comes back with layers it has lost meanwhile: it
@@ -79,13 +80,15 @@ bool SchedulerCore::MayMove(const Job& job) const {
   if (!job.durable || job.needs_reissue) return false;
   if (!job.configures.settled()) return false;
   if (!membership_.Awaited().empty()) return false;
+  // A move that began in the past would take a layer away under open rounds.
+  if (job.roster.AnyAlive(now) && !job.pace.known()) return false;
   // A layer that moves before the cut is written by its new owner.
   const v1::StoredCheckpoint* checkpoint = job.WritingCheckpoint();
   return checkpoint == nullptr || MoveStep(job) <= checkpoint->step();
 }
 
 bool SchedulerCore::MayBalance(const Job& job, absl::Time now) const {
-  return MayMove(job) && !job.any_moving() && !membership_.AnySuspect(now);
+  return MayMove(job, now) && !job.any_moving() && !membership_.AnySuspect(now);
 }
 
 void SchedulerCore::PlaceMoves(Job* job, absl::Time now) {

@@ -1,5 +1,6 @@
 #include "scheduler/step_pace.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kronserve::scheduler {
@@ -11,11 +12,12 @@ constexpr absl::Duration kShortest = absl::Milliseconds(500);
 }  // namespace
 
 void StepPace::Note(int64_t step, absl::Time now) {
-  if (step <= step_) return;
   if (time_ != absl::InfinitePast()) {
     if (now - time_ < kShortest) return;
     per_second_ =
-        static_cast<double>(step - step_) / absl::ToDoubleSeconds(now - time_);
+        std::max(per_second_ / 2, static_cast<double>(step - step_) /
+                                      absl::ToDoubleSeconds(now - time_));
+    known_ = true;
   }
   step_ = step;
   time_ = now;

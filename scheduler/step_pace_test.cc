@@ -12,6 +12,10 @@ TEST(StepPaceTest, KnowsNothingFromOneReport) {
   EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 0);
   pace.Note(1000, kStart);
   EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 0);
+  EXPECT_FALSE(pace.known());
+  pace.Note(1000, kStart + absl::Seconds(1));
+  EXPECT_TRUE(pace.known());  // It stands still.
+  EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 0);
 }
 
 TEST(StepPaceTest, RoundsUpAtThePaceOfLate) {
@@ -28,10 +32,19 @@ TEST(StepPaceTest, ReportsOfSeveralRanksCountOnce) {
   StepPace pace;
   pace.Note(0, kStart);
   pace.Note(1, kStart + absl::Milliseconds(1));
-  EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 0);
+  EXPECT_FALSE(pace.known());
   pace.Note(2, kStart + absl::Seconds(1));
-  pace.Note(1, kStart + absl::Seconds(9));  // A rank behind says nothing new.
   EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 2);
+}
+
+TEST(StepPaceTest, APauseIsNotBelievedAtOnce) {
+  StepPace pace;
+  pace.Note(0, kStart);
+  pace.Note(100, kStart + absl::Seconds(1));
+  pace.Note(100, kStart + absl::Seconds(2));
+  EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 50);
+  pace.Note(100, kStart + absl::Seconds(3));
+  EXPECT_EQ(pace.StepsIn(absl::Seconds(1)), 25);
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 // single parts, and calls that must be refused.
 
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -15,7 +17,10 @@
 #include "absl/time/clock.h"
 #include "client/testing/faulty_transport.h"
 #include "common/checksum.h"
+#include "common/grpc_channel.h"
+#include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
+#include "kronserve/v1/scheduler.grpc.pb.h"
 #include "tests/mini_cluster.h"
 #include "worker/session_options.h"
 
@@ -257,6 +262,72 @@ TEST(Cluster, AKilledServerCostsItsLayersUntilTheyArePlacedAgain) {
   EXPECT_GT(lost.fallbacks, 0);
   EXPECT_LT(lost.fallbacks, 4);  // The other server's layers went on.
   EXPECT_EQ(seen[0].results.back().fallbacks, 0);
+}
+
+// Moves every layer of server 0 to server 1.
+absl::Status DrainServer0(MiniCluster& cluster) {
+  const auto scheduler =
+      v1::Scheduler::NewStub(CreateChannel(cluster.scheduler_address()));
+  grpc::ClientContext context;
+  v1::DrainServerRequest drain;
+  drain.set_server("server0");
+  v1::DrainServerResponse response;
+  return FromGrpcStatus(scheduler->DrainServer(&context, drain, &response),
+                        "scheduler");
+}
+
+v1::JobStatus StatusOfTheJob(MiniCluster& cluster) {
+  const auto scheduler =
+      v1::Scheduler::NewStub(CreateChannel(cluster.scheduler_address()));
+  grpc::ClientContext context;
+  v1::GetStatusResponse status;
+  EXPECT_TRUE(scheduler->GetStatus(&context, {}, &status).ok());
+  return status.jobs_size() == 1 ? status.jobs(0) : v1::JobStatus();
+}
+
+TEST(Cluster, ADrainUnderAJobChangesNoBit) {
+  const auto cluster = Cluster(2);
+  const JobSpec job = Job(3, EveryStep());
+  // Steps after the first that uses the new epoch: enough for the move, which
+  // begins two heartbeats ahead, to come and go.
+  constexpr int64_t kAfterwards = 400;
+  std::vector<Seen> seen(job.ranks);
+  v1::JobStatus at_end;
+  const absl::Status status =
+      cluster->Run(job, [&](int rank, Session& session) {
+        Trainer trainer(rank, session);
+        const absl::Time deadline = absl::Now() + absl::Seconds(60);
+        int64_t end = std::numeric_limits<int64_t>::max();
+        for (int64_t step = 0; step < end; ++step) {
+          if (absl::Now() > deadline) {
+            return absl::DeadlineExceededError("the epoch never came");
+          }
+          if (rank == 0 && step == 5) {
+            absl::Status drained = DrainServer0(*cluster);
+            if (!drained.ok()) return drained;
+          }
+          absl::Status taken = trainer.Step(step);
+          if (!taken.ok()) return taken;
+          // All ranks use one epoch, so they stop at the same step.
+          const bool moved = trainer.results.back().epoch > 1;
+          if (moved) end = std::min(end, step + kAfterwards);
+        }
+        if (rank == 0) at_end = StatusOfTheJob(*cluster);
+        seen[rank] = {trainer.hashes, trainer.results};
+        return absl::OkStatus();
+      });
+  ASSERT_THAT(status, IsOk());
+  EXPECT_EQ(at_end.moving_size(), 0);
+  for (const v1::LayerOwner& owner : at_end.assignment().owners()) {
+    EXPECT_EQ(owner.server(), "server1");
+  }
+  for (const StepResult& result : seen[0].results) {
+    EXPECT_EQ(result.fallbacks, 0);
+  }
+  const auto calm = Cluster(2);
+  const std::vector<Seen> expected =
+      RunSteps(*calm, job, static_cast<int64_t>(seen[0].hashes.size()));
+  for (const Seen& rank : seen) EXPECT_EQ(rank.hashes, expected[0].hashes);
 }
 
 TEST(Cluster, AVoidStepChangesNothing) {
