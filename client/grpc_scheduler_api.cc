@@ -46,6 +46,24 @@ class GrpcSchedulerApi final : public SchedulerApi {
     return Call<v1::GetRendezvousResponse>(&Stub::GetRendezvous, request,
                                            timeout);
   }
+  absl::StatusOr<v1::DrainServerResponse> DrainServer(
+      const v1::DrainServerRequest& request, absl::Duration timeout) override {
+    return Call<v1::DrainServerResponse>(&Stub::DrainServer, request, timeout);
+  }
+  absl::StatusOr<v1::PinLayersResponse> PinLayers(
+      const v1::PinLayersRequest& request, absl::Duration timeout) override {
+    return Call<v1::PinLayersResponse>(&Stub::PinLayers, request, timeout);
+  }
+  absl::StatusOr<v1::CheckpointJobResponse> CheckpointJob(
+      const v1::CheckpointJobRequest& request,
+      absl::Duration timeout) override {
+    return Call<v1::CheckpointJobResponse>(&Stub::CheckpointJob, request,
+                                           timeout);
+  }
+  absl::StatusOr<v1::RestoreJobResponse> RestoreJob(
+      const v1::RestoreJobRequest& request, absl::Duration timeout) override {
+    return Call<v1::RestoreJobResponse>(&Stub::RestoreJob, request, timeout);
+  }
 
  private:
   template <typename Response, typename Request>

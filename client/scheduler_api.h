@@ -1,4 +1,4 @@
-// The scheduler's calls that a rank makes, whatever carries them.
+// The scheduler's calls that ranks and kronctl make, whatever carries them.
 //
 // Layer: client. May include proto/ and common/.
 
@@ -33,6 +33,14 @@ class SchedulerApi {
       const v1::PutRendezvousRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::GetRendezvousResponse> GetRendezvous(
       const v1::GetRendezvousRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::DrainServerResponse> DrainServer(
+      const v1::DrainServerRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::PinLayersResponse> PinLayers(
+      const v1::PinLayersRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::CheckpointJobResponse> CheckpointJob(
+      const v1::CheckpointJobRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RestoreJobResponse> RestoreJob(
+      const v1::RestoreJobRequest& request, absl::Duration timeout) = 0;
 };
 
 // Speaks gRPC to the scheduler at `address` (host:port). Connects lazily.

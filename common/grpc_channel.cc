@@ -18,6 +18,9 @@ std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address) {
   // An ABORTED call carries the assignment of all layers in its metadata; the
   // default limit of 8 KiB ends at some 300 layers.
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 1 << 20);
+  // A status or an assignment of tens of thousands of layers in one message;
+  // the default limit is 4 MiB.
+  arguments.SetMaxReceiveMessageSize(64 << 20);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                    arguments);
 }

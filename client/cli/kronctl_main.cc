@@ -1,4 +1,4 @@
-// kronctl: shows people what a cluster is doing, and asks things of it.
+// kronctl: shows people what a cluster is doing.
 //
 // Exit codes: 0 done, 1 nobody can be reached there, it refused, or something
 // is damaged, 2 wrong use.
@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/control_commands.h"
+#include "absl/time/clock.h"
+#include "client/cli/change_commands.h"
 #include "client/cli/server_command.h"
 #include "client/cli/status_command.h"
 #include "client/cli/status_view.h"
@@ -20,21 +21,23 @@
 namespace {
 
 constexpr char kUsage[] =
-    "kronctl: shows what a Kronserve cluster is doing, and asks things of it.\n"
+    "kronctl: shows what a Kronserve cluster is doing, and changes it.\n"
     "\n"
-    "Usage: kronctl COMMAND [--option=value ...]\n"
+    "Usage: kronctl COMMAND [NAME ...] [--option=value ...]\n"
     "\n"
     "Commands:\n"
-    "  status   servers, jobs, and which server owns which layer\n"
-    "  server   what one server holds and has counted, asked of it directly\n"
-    "  drain    moves all layers away from a server, so that it can be "
-    "stopped\n"
-    "  pin      ties layers to a server\n"
-    "  checkpoint  writes all state of a job as of one step\n"
-    "  restore  lets the next start of a job begin with a checkpoint\n"
-    "  verify   reads checkpoints from disk and says which are damaged\n"
+    "  status      servers, jobs, and which server owns which layer\n"
+    "  server      what one server holds and has counted, asked of it "
+    "directly\n"
+    "  drain       moves all layers away from a server before it is stopped\n"
+    "  pin         ties layers to a server\n"
+    "  checkpoint  saves the state of a job's layers, cut after one step\n"
+    "  restore     lets the next world of a job start from a checkpoint\n"
+    "  verify      reads checkpoints from disk and says which are damaged\n"
     "\n"
     "Example: kronctl status --scheduler=127.0.0.1:7710\n"
+    "         kronctl drain s1 --wait\n"
+    "         kronctl checkpoint mnist --id=before-lr-drop --wait\n"
     "         kronctl verify /data/checkpoints\n"
     "Exit status: 0 done, 1 nobody can be reached there or something is\n"
     "damaged, 2 wrong use.\n"
@@ -81,45 +84,6 @@ int Status(int argc, char** argv) {
                                                    isatty(STDOUT_FILENO) == 1));
 }
 
-// A command that asks the scheduler for something and prints one line.
-struct ControlCommand {
-  const char* name;
-  const char* purpose;
-  void (*add)(kronserve::OptionSet*, kronserve::client::ControlOptions*);
-  absl::StatusOr<std::string> (*run)(const kronserve::client::ControlOptions&);
-};
-
-constexpr ControlCommand kControlCommands[] = {
-    {"drain",
-     "Moves all layers away from a server and places none on it. Training goes "
-     "on; no step falls back. Afterwards the server can be stopped. Example: "
-     "kronctl drain --server=s1 --wait=1m",
-     &kronserve::client::AddDrainOptions, &kronserve::client::Drain},
-    {"pin", "Ties layers to a server: they move there and stay while it lives.",
-     &kronserve::client::AddPinOptions, &kronserve::client::Pin},
-    {"checkpoint",
-     "Writes all state of a job as of one step into the checkpoint directory "
-     "of the servers, while the job trains. Example: kronctl checkpoint "
-     "--job=mnist --id=before-lr-drop",
-     &kronserve::client::AddCheckpointOptions, &kronserve::client::Checkpoint},
-    {"restore",
-     "Lets the next start of a job begin with a checkpoint: its first step "
-     "must be the one after the checkpoint's.",
-     &kronserve::client::AddRestoreOptions, &kronserve::client::Restore},
-};
-
-int Control(const ControlCommand& command, int argc, char** argv) {
-  kronserve::client::ControlOptions options;
-  kronserve::OptionSet flags(std::string("kronctl ") + command.name,
-                             command.purpose);
-  command.add(&flags, &options);
-  int exit_code = 0;
-  if (flags.ParseOrExit(argc, argv, &exit_code)) return exit_code;
-  auto line = command.run(options);
-  if (line.ok()) line->push_back('\n');
-  return Print(line);
-}
-
 int Verify(int argc, char** argv) {
   kronserve::client::VerifyOptions options;
   kronserve::OptionSet flags(
@@ -145,6 +109,35 @@ int Verify(int argc, char** argv) {
   return kronserve::client::IsUsable(*report) ? printed : 1;
 }
 
+// A command that changes something: names, then options.
+int Change(const kronserve::client::ChangeCommand& command, int argc,
+           char** argv) {
+  kronserve::client::ChangeOptions options;
+  kronserve::OptionSet flags(std::string("kronctl ") + command.name,
+                             command.usage);
+  command.add_options(&flags, &options);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  options.names = kronserve::client::TakeNames(&words);
+  std::vector<char*> pointers = {argv[0]};
+  for (std::string& word : words) pointers.push_back(word.data());
+  int exit_code = 0;
+  if (flags.ParseOrExit(static_cast<int>(pointers.size()), pointers.data(),
+                        &exit_code)) {
+    return exit_code;
+  }
+  const auto scheduler =
+      kronserve::client::CreateGrpcSchedulerApi(options.scheduler);
+  kronserve::client::CommandContext context;
+  context.scheduler = scheduler.get();
+  context.terminal = isatty(STDERR_FILENO) == 1;
+  context.wall_time = absl::Now();
+  const auto text = command.run(options, context);
+  if (text.ok()) return Print(text);
+  Print(kronserve::client::WithHint(text.status(), options.scheduler,
+                                    options.timeout));
+  return absl::IsInvalidArgument(text.status()) ? 2 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -152,8 +145,8 @@ int main(int argc, char** argv) {
   if (command == "status") return Status(argc - 1, argv + 1);
   if (command == "server") return Server(argc - 1, argv + 1);
   if (command == "verify") return Verify(argc - 1, argv + 1);
-  for (const ControlCommand& control : kControlCommands) {
-    if (command == control.name) return Control(control, argc - 1, argv + 1);
+  if (const auto* change = kronserve::client::FindChangeCommand(command)) {
+    return Change(*change, argc - 1, argv + 1);
   }
   if (command == "--help" || command == "help") {
     std::fputs(kUsage, stdout);

@@ -26,19 +26,24 @@ absl::StatusOr<v1::GetStatusResponse> FetchStatus(
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
   v1::GetStatusResponse response;
-  const absl::Status status = FromGrpcStatus(
+  absl::Status status = FromGrpcStatus(
       stub->GetStatus(&context, v1::GetStatusRequest(), &response),
       absl::StrCat("scheduler at ", options.scheduler));
-  if (status.ok()) return response;
-  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    return absl::UnavailableError(absl::StrCat(
-        "scheduler at ", options.scheduler, " cannot be reached within ",
-        absl::FormatDuration(options.timeout),
-        ": is it running there (kronserve-scheduler --listen=",
-        options.scheduler, "), or is --scheduler=HOST:PORT another? (",
-        status.message(), ")"));
+  if (absl::IsDeadlineExceeded(status)) {
+    status = absl::UnavailableError(status.message());
   }
-  return status;
+  if (status.ok()) return response;
+  return WithHint(status, options.scheduler, options.timeout);
+}
+
+absl::Status WithHint(const absl::Status& status, const std::string& scheduler,
+                      absl::Duration timeout) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(absl::StrCat(
+      "scheduler at ", scheduler, " cannot be reached within ",
+      absl::FormatDuration(timeout),
+      ": is it running there (kronserve-scheduler --listen=", scheduler,
+      "), or is --scheduler=HOST:PORT another? (", status.message(), ")"));
 }
 
 }  // namespace kronserve::client

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/options.h"
@@ -29,6 +30,10 @@ void AddStatusOptions(OptionSet* set, StatusOptions* options);
 //   kUnavailable  nobody answers there; one line that says what to check.
 //   others        what the scheduler answered.
 absl::StatusOr<v1::GetStatusResponse> FetchStatus(const StatusOptions& options);
+
+// kUnavailable in one line that says what to check; others as they are.
+absl::Status WithHint(const absl::Status& status, const std::string& scheduler,
+                      absl::Duration timeout);
 
 }  // namespace kronserve::client
 

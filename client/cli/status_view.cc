@@ -1,5 +1,6 @@
 #include "client/cli/status_view.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -149,16 +150,33 @@ std::string RecoveryLine(const v1::JobStatus& job,
   const std::string name = recovery.layer() < job.layers_size()
                                ? job.layers(recovery.layer()).name()
                                : absl::StrCat("#", recovery.layer());
-  const bool lost = recovery.source() == v1::RECOVERY_SOURCE_FACTORS;
+  const bool without = recovery.source() == v1::RECOVERY_SOURCE_FACTORS;
+  const int64_t first = recovery.restored_through() + 1;
+  const int64_t last = recovery.from_step() - 1;
   return absl::StrCat(
       "Layer '", name, "' began at step ", recovery.from_step(),
-      lost ? std::string(" without its state: factors since the start are lost")
-           : absl::StrCat(" from a ",
-                          absl::StrReplaceAll(SourceWord(recovery.source()),
-                                              {{"_", " "}}),
-                          " of step ", recovery.restored_through()),
+      without ? std::string(" without its state")
+              : absl::StrCat(" from a ",
+                             absl::StrReplaceAll(SourceWord(recovery.source()),
+                                                 {{"_", " "}}),
+                             " of step ", recovery.restored_through()),
+      first > last ? ": nothing is lost"
+                   : absl::StrCat(": factors of steps ", first, " to ", last,
+                                  " are lost"),
       recovery.message().empty() ? ""
                                  : absl::StrCat(" (", recovery.message(), ")"));
+}
+
+// The first names, and how many there are.
+std::string MovingLine(const v1::JobStatus& job) {
+  constexpr int kMostNames = 8;
+  std::string line = absl::StrCat("Moving: ", job.moving_size(), " layers:");
+  for (int i = 0; i < std::min(job.moving_size(), kMostNames); ++i) {
+    const int layer = job.moving(i);
+    if (layer < 0 || layer >= job.layers_size()) continue;
+    absl::StrAppend(&line, " ", job.layers(layer).name());
+  }
+  return job.moving_size() > kMostNames ? absl::StrCat(line, " ...") : line;
 }
 
 // One line each; as a table, which shows control characters of names as '?'.
@@ -171,7 +189,7 @@ Notes JobNotes(const v1::JobStatus& job) {
     notes.push_back({RecoveryLine(job, recovery)});
   }
   if (!job.moving().empty()) {
-    notes.push_back({absl::StrCat("Moving: ", job.moving_size(), " layers")});
+    notes.push_back({MovingLine(job)});
   }
   if (!job.placement_note().empty()) {
     notes.push_back({absl::StrCat("Placement: ", job.placement_note())});
@@ -183,16 +201,21 @@ Notes JobNotes(const v1::JobStatus& job) {
   return notes;
 }
 
-// Servers whose layers' state ends with them.
+// Whether layers of a lost server come back with their state, and for which
+// servers they do not.
 Notes RecoveryNotes(const v1::GetStatusResponse& status) {
   Notes notes;
+  bool shared = false;
   for (const v1::ServerStatus& server : status.servers()) {
+    if (server.state() == v1::MEMBER_STATE_DEAD) continue;
+    shared |= server.state_recovery() == v1::STATE_RECOVERY_SHARED;
     if (server.state_recovery() != v1::STATE_RECOVERY_NONE) continue;
     const std::string& why = server.state_recovery_message();
     notes.push_back(
-        {absl::StrCat("Server '", server.name(), "': state recovery: none",
-                      why.empty() ? "" : ": ", why)});
+        {absl::StrCat("Server '", server.name(), "': state recovery: none (",
+                      why.empty() ? "no reason given" : why, ")")});
   }
+  if (notes.empty() && shared) notes.push_back({"State recovery: shared"});
   return notes;
 }
 

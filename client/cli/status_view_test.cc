@@ -112,6 +112,7 @@ TEST(RenderTextTest, AJobWithoutAStepOrOwnersYet) {
 v1::GetStatusResponse TroubledCluster() {
   v1::GetStatusResponse status = Cluster();
   status.mutable_servers(0)->set_draining(true);
+  status.mutable_servers(1)->set_state(v1::MEMBER_STATE_ALIVE);
   status.mutable_servers(1)->set_state_recovery(v1::STATE_RECOVERY_NONE);
   status.mutable_servers(1)->set_state_recovery_message("cannot read s1");
   v1::JobStatus* job = status.mutable_jobs(0);
@@ -138,15 +139,34 @@ TEST(RenderTextTest, SaysWhatIsNotAsItShouldBe) {
   EXPECT_THAT(
       text,
       AllOf(HasSubstr("draining"),
-            HasSubstr("Server 's2': state recovery: none: cannot read s1"),
-            HasSubstr("Layer 'fc1' began at step 20 without its state"),
-            HasSubstr("(no file)"),
+            HasSubstr("Server 's2': state recovery: none (cannot read s1)\n"),
+            HasSubstr("Layer 'fc1' began at step 20 without its state: "
+                      "factors of steps 0 to 19 are lost (no file)\n"),
             HasSubstr("Layer 'fc2' began at step 21 from a background "
-                      "checkpoint of step 17"),
-            HasSubstr("Moving: 1 layers"), HasSubstr("larger than the rest"),
+                      "checkpoint of step 17: factors of steps 18 to 20 are "
+                      "lost\n"),
+            HasSubstr("Moving: 1 layers: fc2\n"),
+            HasSubstr("larger than the rest"),
             HasSubstr("'before-lr-drop' of step 10")));
   EXPECT_THAT(RenderText(Cluster(), "x:1", false),
               AllOf(Not(HasSubstr("recovery")), Not(HasSubstr("Moving"))));
+}
+
+TEST(RenderTextTest, SharedCheckpointsAreSaidOnce) {
+  v1::GetStatusResponse status = Cluster();
+  status.mutable_servers(0)->set_state_recovery(v1::STATE_RECOVERY_SHARED);
+  // What a dead server said last counts no more.
+  status.mutable_servers(1)->set_state_recovery(v1::STATE_RECOVERY_NONE);
+  EXPECT_THAT(
+      RenderText(status, "x:1", false),
+      AllOf(HasSubstr("State recovery: shared\n"), Not(HasSubstr("none ("))));
+}
+
+TEST(RenderTextTest, ACheckpointOfTheStepBeforeLosesNothing) {
+  v1::GetStatusResponse status = TroubledCluster();
+  status.mutable_jobs(0)->mutable_recoveries(1)->set_restored_through(20);
+  EXPECT_THAT(RenderText(status, "x:1", false),
+              HasSubstr("checkpoint of step 20: nothing is lost\n"));
 }
 
 TEST(RenderJsonTest, SaysWhatIsNotAsItShouldBe) {

@@ -107,6 +107,55 @@ class FakeScheduler final : public SchedulerApi {
     }
     return response;
   }
+  absl::StatusOr<v1::DrainServerResponse> DrainServer(
+      const v1::DrainServerRequest& request, absl::Duration) override {
+    MutexLock lock(&mu_);
+    return drain_server_.Answer(request);
+  }
+  absl::StatusOr<v1::PinLayersResponse> PinLayers(
+      const v1::PinLayersRequest& request, absl::Duration) override {
+    MutexLock lock(&mu_);
+    return pin_layers_.Answer(request);
+  }
+  absl::StatusOr<v1::CheckpointJobResponse> CheckpointJob(
+      const v1::CheckpointJobRequest& request, absl::Duration) override {
+    MutexLock lock(&mu_);
+    return checkpoint_job_.Answer(request);
+  }
+  absl::StatusOr<v1::RestoreJobResponse> RestoreJob(
+      const v1::RestoreJobRequest& request, absl::Duration) override {
+    MutexLock lock(&mu_);
+    return restore_job_.Answer(request);
+  }
+
+  // What the calls of kronctl bring: each answer once, the last for ever.
+  template <typename Request, typename Response>
+  struct Script {
+    absl::StatusOr<Response> Answer(const Request& request) {
+      requests.push_back(request);
+      if (answers.empty()) return absl::UnavailableError("no answer is set");
+      return answers[std::min(requests.size(), answers.size()) - 1];
+    }
+    std::vector<Request> requests;
+    std::vector<absl::StatusOr<Response>> answers;
+  };
+  Script<v1::DrainServerRequest, v1::DrainServerResponse>& drain_server() {
+    MutexLock lock(&mu_);
+    return drain_server_;
+  }
+  Script<v1::PinLayersRequest, v1::PinLayersResponse>& pin_layers() {
+    MutexLock lock(&mu_);
+    return pin_layers_;
+  }
+  Script<v1::CheckpointJobRequest, v1::CheckpointJobResponse>&
+  checkpoint_job() {
+    MutexLock lock(&mu_);
+    return checkpoint_job_;
+  }
+  Script<v1::RestoreJobRequest, v1::RestoreJobResponse>& restore_job() {
+    MutexLock lock(&mu_);
+    return restore_job_;
+  }
 
  private:
   mutable Mutex mu_;
@@ -119,6 +168,14 @@ class FakeScheduler final : public SchedulerApi {
   v1::Assignment assignment_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> board_ ABSL_GUARDED_BY(mu_);
   int finishes_ ABSL_GUARDED_BY(mu_) = 0;
+  Script<v1::DrainServerRequest, v1::DrainServerResponse> drain_server_
+      ABSL_GUARDED_BY(mu_);
+  Script<v1::PinLayersRequest, v1::PinLayersResponse> pin_layers_
+      ABSL_GUARDED_BY(mu_);
+  Script<v1::CheckpointJobRequest, v1::CheckpointJobResponse> checkpoint_job_
+      ABSL_GUARDED_BY(mu_);
+  Script<v1::RestoreJobRequest, v1::RestoreJobResponse> restore_job_
+      ABSL_GUARDED_BY(mu_);
 };
 
 // One rank's end of a scheduler that lives longer.
@@ -148,6 +205,23 @@ class SchedulerLink final : public SchedulerApi {
       const v1::GetRendezvousRequest& request,
       absl::Duration timeout) override {
     return scheduler_->GetRendezvous(request, timeout);
+  }
+  absl::StatusOr<v1::DrainServerResponse> DrainServer(
+      const v1::DrainServerRequest& request, absl::Duration timeout) override {
+    return scheduler_->DrainServer(request, timeout);
+  }
+  absl::StatusOr<v1::PinLayersResponse> PinLayers(
+      const v1::PinLayersRequest& request, absl::Duration timeout) override {
+    return scheduler_->PinLayers(request, timeout);
+  }
+  absl::StatusOr<v1::CheckpointJobResponse> CheckpointJob(
+      const v1::CheckpointJobRequest& request,
+      absl::Duration timeout) override {
+    return scheduler_->CheckpointJob(request, timeout);
+  }
+  absl::StatusOr<v1::RestoreJobResponse> RestoreJob(
+      const v1::RestoreJobRequest& request, absl::Duration timeout) override {
+    return scheduler_->RestoreJob(request, timeout);
   }
 
  private:
