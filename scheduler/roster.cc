@@ -106,6 +106,7 @@ absl::Status Roster::Claim(const v1::JoinJobRequest& request, absl::Time now) {
     rank.next_step = request.next_step();
     rank.fresh = request.fresh();
     rank.min_ranks = request.min_ranks();
+    rank.restore_checkpoint = request.restore_checkpoint();
   }
   rank.last_heard = now;
   rank.lease_end = now + validity_;
@@ -195,6 +196,13 @@ v1::World Roster::MakeWorld(int64_t version) const {
   }
   world.set_start_step(start_step);
   return world;
+}
+
+std::string Roster::restore_checkpoint() const {
+  for (const Rank& rank : ranks_) {
+    if (rank.joined && !rank.fresh) return rank.restore_checkpoint;
+  }
+  return "";
 }
 
 std::vector<std::string> Roster::Missing() const {

@@ -67,6 +67,9 @@ class Roster {
   // The world could not start: complete again.
   void MarkGathering() { formed_ = false; }
 
+  // The job checkpoint that ranks with a state ask to be restored; empty: none.
+  std::string restore_checkpoint() const;
+
   // Grows whenever the ranks of a world are given up for new ones.
   int64_t generation() const { return generation_; }
 
@@ -93,6 +96,7 @@ class Roster {
     int64_t next_step = 0;
     bool fresh = false;
     int min_ranks = 0;
+    std::string restore_checkpoint;
     absl::Time last_heard = absl::InfinitePast();
     absl::Time lease_end = absl::InfinitePast();
   };

@@ -261,6 +261,17 @@ TEST_F(RosterTest, WhoWasLeftOutMakesTheOthersJoinAgain) {
   }
 }
 
+TEST_F(RosterTest, RanksWithAStateNameTheCheckpointToRestore) {
+  v1::JoinJobRequest fresh = Elastic(Claim(0, 10), 0, 0);
+  fresh.set_restore_checkpoint("stale");
+  ASSERT_THAT(roster_.Claim(fresh, now_), IsOk());
+  EXPECT_EQ(roster_.restore_checkpoint(), "");
+  v1::JoinJobRequest resumed = Elastic(Claim(1, 11), 0, 41);
+  resumed.set_restore_checkpoint("step40");
+  ASSERT_THAT(roster_.Claim(resumed, now_), IsOk());
+  EXPECT_EQ(roster_.restore_checkpoint(), "step40");
+}
+
 TEST_F(RosterTest, AnElasticWorldMayGrow) {
   Form();
   v1::JoinJobRequest third = Elastic(Claim(2, 12), 0, 0);

@@ -168,7 +168,8 @@ absl::Status SchedulerCore::FormWorld(Job* job) {
 }
 
 absl::Status SchedulerCore::TakeRestore(const v1::World& world, Job* job) {
-  const std::string& id = job->wishes.restore_next();
+  const std::string asked = job->roster.restore_checkpoint();
+  const std::string id = asked.empty() ? job->wishes.restore_next() : asked;
   for (const v1::StoredCheckpoint& known : job->wishes.checkpoints()) {
     if (id.empty() || known.id() != id) continue;
     if (world.start_step() == known.step() + 1) continue;

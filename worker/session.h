@@ -47,9 +47,12 @@ struct SessionOptions {
   int min_ranks = 0;
   // No parameters yet: next_step does not count beside ranks that have some.
   bool fresh = false;
-  std::string node = "node0";   // Ranks with one name share a node.
-  uint64_t incarnation = 0;     // Of this process; 0: drawn at Join().
-  int64_t next_step = 0;        // First step this process would train.
+  std::string node = "node0";  // Ranks with one name share a node.
+  uint64_t incarnation = 0;    // Of this process; 0: drawn at Join().
+  int64_t next_step = 0;       // First step this process would train.
+  // Job checkpoint of the step before next_step that the layers start from;
+  // empty: none. Equal on all ranks.
+  std::string restore_checkpoint;
   std::string device = "auto";  // For local factors: linalg::ResolveDevice.
   absl::Duration join_timeout = absl::Seconds(60);
   // Equal on all ranks; DefaultJobOptions() where nothing was asked for.

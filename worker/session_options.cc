@@ -63,6 +63,7 @@ v1::JoinJobRequest JoinRequest(
   request.set_next_step(options.next_step);
   request.set_min_ranks(options.min_ranks);
   request.set_fresh(options.fresh);
+  request.set_restore_checkpoint(options.restore_checkpoint);
   *request.mutable_options() = options.job_options;
   for (const curvature::LayerShape& shape : layers) {
     v1::LayerSpec* layer = request.add_layers();

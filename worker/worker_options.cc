@@ -88,6 +88,15 @@ void AddJobFlags(OptionSet* set, WorkerOptions* o) {
   set->Add("max-restarts", &o->max_restarts,
            "with elastic: how often this process joins again before it fails",
            IntRange{0, 1000000});
+  set->Add("checkpoint-every", &o->checkpoint_every,
+           "steps between job checkpoints, which rank 0 asks for; 0: none",
+           IntRange{0, kManySteps});
+  set->Add("checkpoint-dir", &o->checkpoint_dir,
+           "the servers' checkpoint-dir, for the trainer's part: parameters "
+           "and optimizer state");
+  set->Add("resume", &o->resume,
+           "id of a job checkpoint to go on from, exactly; a job that is still "
+           "known needs a higher restart-count");
   set->Add("collective", &o->collective, "what connects the ranks", {"gloo"});
   set->Add("collective-host", &o->collective_host,
            "address of this machine for the other ranks; neither encrypted nor "
@@ -212,6 +221,20 @@ std::string CheckElastic(const WorkerOptions& o) {
                       o.world_size, " rank has none");
 }
 
+std::string CheckCheckpoints(const WorkerOptions& o) {
+  const bool asked = o.checkpoint_every > 0 || !o.resume.empty();
+  if (!asked) return "";
+  if (o.optimizer != "kfac") {
+    return absl::StrCat(
+        "checkpoint-every and resume are of optimizer kfac, "
+        "not ",
+        o.optimizer);
+  }
+  return o.checkpoint_dir.empty()
+             ? "checkpoint-every and resume need checkpoint-dir"
+             : "";
+}
+
 std::string CheckBatch(const WorkerOptions& o) {
   if (o.batch >= o.world_size * o.accumulation) return "";
   return absl::StrCat("batch ", o.batch, " is too small for ", o.world_size,
@@ -302,8 +325,8 @@ void AddWorkerOptions(OptionSet* set, WorkerOptions* options) {
     set->Check([fault] { return fault; });
   }
   for (const auto check :
-       {&CheckPlace, &CheckScheduler, &CheckElastic, &CheckBatch, &CheckSizes,
-        &CheckTimes, &CheckMethod, &CheckTarget}) {
+       {&CheckPlace, &CheckScheduler, &CheckElastic, &CheckCheckpoints,
+        &CheckBatch, &CheckSizes, &CheckTimes, &CheckMethod, &CheckTarget}) {
     set->Check([options, check] { return check(*options); });
   }
 }
@@ -382,6 +405,7 @@ SessionOptions ToSessionOptions(const WorkerOptions& options) {
   session.node = options.node;
   session.device = options.device;
   session.join_timeout = options.join_timeout;
+  session.restore_checkpoint = options.resume;
   if (options.elastic) {
     session.min_ranks = static_cast<int>(
         options.min_ranks > 0 ? options.min_ranks : options.world_size);

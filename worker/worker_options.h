@@ -35,6 +35,9 @@ struct WorkerOptions {
   bool elastic = false;
   int64_t min_ranks = 0;
   int64_t max_restarts = 100;
+  int64_t checkpoint_every = 0;
+  std::string checkpoint_dir;
+  std::string resume;
   std::string collective = "gloo";
   std::string collective_host = "127.0.0.1";
   std::string collective_timeout = "auto";

@@ -179,6 +179,18 @@ TEST_F(WorkerOptionsTest, ElasticFaultsAreNamed) {
               StatusIs(kInvalid, HasSubstr("elastic needs a job")));
 }
 
+TEST_F(WorkerOptionsTest, CheckpointsNeedADirectoryAndKfac) {
+  ASSERT_THAT(ParseJob({"--checkpoint-every=10", "--checkpoint-dir=/c",
+                        "--resume=step40"}),
+              IsOk());
+  EXPECT_EQ(ToSessionOptions(options_).restore_checkpoint, "step40");
+  EXPECT_THAT(ParseJob({"--resume=a", "--checkpoint-dir="}),
+              StatusIs(kInvalid, HasSubstr("need checkpoint-dir")));
+  EXPECT_THAT(ParseJob({"--checkpoint-every=10", "--optimizer=sgd",
+                        "--checkpoint-dir=/c"}),
+              StatusIs(kInvalid, HasSubstr("not sgd")));
+}
+
 TEST_F(WorkerOptionsTest, ConvnetsNeedTwoChannelNumbers) {
   EXPECT_THAT(ParseJob({"--model=convnet", "--channels=4,8"}), IsOk());
   EXPECT_THAT(ConvChannels(options_), ElementsAre(4, 8));

@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "client/scheduler_api.h"
+#include "common/incarnation.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "linalg/backend.h"
 #include "worker/collective/gloo/factory.h"
+#include "worker/job_checkpoints.h"
 #include "worker/training/dataset.h"
 #include "worker/training/model.h"
 #include "worker/training/optimizer.h"
@@ -88,8 +91,34 @@ CommunicatorFactory GroupsOf(const WorkerOptions& options) {
       };
 }
 
+// How long the end of a run waits for a checkpoint that is being written.
+constexpr absl::Duration kLastCheckpoint = absl::Seconds(10);
+
+// Passes everything on, and lets job checkpoints be taken after the steps.
+class CheckpointingObserver final : public TrainingObserver {
+ public:
+  CheckpointingObserver(TrainingObserver* next, JobCheckpoints* checkpoints,
+                        TrainingStateParts state)
+      : next_(next), checkpoints_(checkpoints), state_(std::move(state)) {}
+
+  void OnStep(const StepEvent& event) override {
+    next_->OnStep(event);
+    checkpoints_->AfterStep(event.step, state_);
+  }
+  void OnEval(const EvalEvent& event) override { next_->OnEval(event); }
+  void OnFallback(const FallbackEvent& event) override {
+    next_->OnFallback(event);
+  }
+  void OnWorld(const WorldEvent& event) override { next_->OnWorld(event); }
+
+ private:
+  TrainingObserver* const next_;
+  JobCheckpoints* const checkpoints_;
+  const TrainingStateParts state_;
+};
+
 absl::StatusOr<TrainingSummary> TrainInJob(const WorkerOptions& options,
-                                           const TrainerParts& trainer,
+                                           TrainerParts trainer,
                                            StopWatcher* stop_watcher) {
   Log(LogLevel::kInfo, "waiting for the job",
       {{"scheduler", options.scheduler}, {"ranks", options.world_size}});
@@ -98,8 +127,35 @@ absl::StatusOr<TrainingSummary> TrainInJob(const WorkerOptions& options,
   worlds.trainer = ToTrainerOptions(options);
   worlds.elastic = options.elastic;
   worlds.max_restarts = options.max_restarts;
+  worlds.session.incarnation = DrawIncarnation();
+  const TrainingStateParts state{trainer.model->parameters(),
+                                 trainer.optimizer};
+  if (!options.resume.empty()) {
+    KRONSERVE_ASSIGN_OR_RETURN(
+        worlds.session.next_step,
+        ReadTrainerFile(
+            TrainerFile(options.checkpoint_dir, options.job, options.resume),
+            state));
+  }
+  std::unique_ptr<JobCheckpoints> checkpoints;
+  std::unique_ptr<TrainingObserver> observer;
+  if (options.checkpoint_every > 0 && trainer.observer != nullptr) {
+    JobCheckpoints::Options every;
+    every.job = options.job;
+    every.directory = options.checkpoint_dir;
+    every.every = options.checkpoint_every;
+    every.incarnation = worlds.session.incarnation;
+    checkpoints = std::make_unique<JobCheckpoints>(
+        every, client::CreateGrpcSchedulerApi(options.scheduler));
+    observer = std::make_unique<CheckpointingObserver>(
+        trainer.observer, checkpoints.get(), state);
+    trainer.observer = observer.get();
+  }
   WorldsParts parts;
   parts.trainer = trainer;
+  if (checkpoints != nullptr) {
+    parts.before_finish = [&] { checkpoints->WaitUntilIdle(kLastCheckpoint); };
+  }
   parts.stop_watcher = stop_watcher;
   std::vector<curvature::LayerShape> layers;
   if (trainer.precondition) layers = trainer.model->shapes();

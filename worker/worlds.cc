@@ -23,6 +23,7 @@ class Worlds {
   Worlds(const WorldsOptions& options, const WorldsParts& parts)
       : options_(options), parts_(parts), join_(options.session) {
     if (join_.incarnation == 0) join_.incarnation = DrawIncarnation();
+    progress_.next_step = options.session.next_step;
   }
 
   absl::StatusOr<TrainingSummary> Train() {
@@ -54,10 +55,28 @@ class Worlds {
   }
 
   absl::StatusOr<std::unique_ptr<Session>> Join() {
-    if (!options_.elastic) return parts_.join(join_);
-    join_.fresh = !progress_.begun;
     join_.next_step = progress_.next_step;
-    return JoinElastic(join_, parts_.join, parts_.timing);
+    join_.fresh = options_.elastic && !HasState(join_.restart_count);
+    if (!options_.elastic) return parts_.join(join_);
+    const auto join = [this](SessionOptions attempt) {
+      if (!HasState(attempt.restart_count)) {
+        attempt.fresh = true;
+        attempt.restore_checkpoint.clear();
+      }
+      return parts_.join(attempt);
+    };
+    auto session = JoinElastic(join_, join, parts_.timing);
+    join_.restore_checkpoint.clear();
+    return session;
+  }
+
+  // Whether this rank brings a state to the world of `restart_count`: its own,
+  // or the one that it was told to resume from. A job that is ahead of what
+  // this process was started with is not thrown back to that.
+  bool HasState(int64_t restart_count) const {
+    const SessionOptions& start = options_.session;
+    return progress_.begun ||
+           (start.next_step > 0 && restart_count == start.restart_count);
   }
 
   void Announce(Session& session) const {
@@ -76,6 +95,7 @@ class Worlds {
     if (!summary.ok() || summary->end == TrainingSummary::End::kStopped) {
       return summary;
     }
+    if (parts_.before_finish) parts_.before_finish();
     // A rank that was lost meanwhile may not have come to the end.
     const absl::Status all_done = session->job_group().Barrier();
     if (!all_done.ok() && options_.elastic) return all_done;
@@ -93,7 +113,7 @@ class Worlds {
     parts.progress = &progress_;
     if (options_.elastic) {
       options.repeat_evaluation = session->restart_count() > 0;
-      const auto own = progress_.begun
+      const auto own = HasState(session->restart_count())
                            ? std::optional<int64_t>(progress_.next_step)
                            : std::nullopt;
       KRONSERVE_RETURN_IF_ERROR(

@@ -7,6 +7,7 @@
 #define KRONSERVE_WORKER_WORLDS_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "client/scheduler_client.h"
@@ -29,6 +30,8 @@ struct WorldsParts {
   JoinOnce join;
   client::Timing timing;
   StopWatcher* stop_watcher = nullptr;  // May be null.
+  // Called when the last step was taken, before the job is finished; or null.
+  std::function<void()> before_finish;
 };
 
 // Joins the job, trains, and finishes the job when the run ended by itself.
