@@ -70,7 +70,7 @@ class Drain(Case):
     def test_a_drained_server_ends_at_once(self):
         server = self.service.server(self.before["fc2"])
         code, _, err = harness.run(
-            "kronctl", "drain", f"--server={server.name}",
+            "kronctl", "drain", server.name,
             f"--scheduler={self.service.address}")
         self.assertEqual(code, 0, err)
         self.wait_until_moved(server)

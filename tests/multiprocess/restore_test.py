@@ -90,7 +90,7 @@ class Shared(Case):
 
     def test_a_job_checkpoint_is_written_while_the_job_trains(self):
         code, out, err = harness.run(
-            "kronctl", "checkpoint", "--job=digits", "--id=one", "--wait=15s",
+            "kronctl", "checkpoint", "digits", "--id=one", "--wait",
             f"--scheduler={self.service.address}", timeout=30)
         self.assertEqual(code, 0, err)
         self.assertIn("complete", out)

@@ -128,12 +128,12 @@ class Service(Watch):
 
     def pin(self, server, job="digits"):
         """Asks for all layers of the job on `server`; the exit code."""
-        return harness.run("kronctl", "pin", f"--job={job}",
+        return harness.run("kronctl", "pin", job, "--all",
                            f"--server={server.name}",
                            f"--scheduler={self.address}", "--timeout=2s")[0]
 
     def unpin(self, job="digits"):
-        return harness.run("kronctl", "pin", f"--job={job}", "--undo",
+        return harness.run("kronctl", "pin", job, "--all", "--undo",
                            f"--scheduler={self.address}", "--timeout=2s")[0]
 
     def ask(self, server):
