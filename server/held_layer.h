@@ -61,9 +61,11 @@ struct HeldLayer {
   // AWAITED: a request has waited as long as it could; later ones fall back at
   // once, or each step would take its whole budget.
   bool wait_spent = false;
-  // LEAVING: first step that the new owner answers.
+  // LEAVING: first step that is not answered here: the placement's, or the one
+  // after the newest that had begun here when this server heard of the move.
   int64_t until_step = 0;
-  std::string target;  // LEAVING: the new owner.
+  int64_t placed_step = 0;  // LEAVING: the placement's.
+  std::string target;       // LEAVING: the new owner.
   Handover handover;
   SavedState saved;
 

@@ -63,8 +63,11 @@ bool JobState::SeeBegun(int64_t step) {
   return true;
 }
 
-void JobState::SeeStep(int64_t step) {
-  newest_step_ = std::max(newest_step_.value_or(step), step);
+void JobState::SeeStep(const v1::CallHeader& call) {
+  newest_step_ = std::max(newest_step_.value_or(call.step()), call.step());
+  if (call.epoch() <= epoch()) {
+    routed_step_ = std::max(routed_step_, call.step());
+  }
 }
 
 bool JobState::IsOver(const HeldLayer& layer, int64_t step) const {
@@ -116,12 +119,15 @@ bool JobState::Keep(HeldLayer& layer, bool new_world) const {
   }
   if (owner.source() != server_ || layer.is_awaited()) return false;
   if (layer.is_leaving() && layer.target == owner.server() &&
-      layer.until_step == owner.from_step()) {
+      layer.placed_step == owner.from_step()) {
     return true;
   }
   layer.phase = v1::LAYER_PHASE_LEAVING;
   layer.since_epoch = epoch();
-  layer.until_step = owner.from_step();
+  layer.placed_step = owner.from_step();
+  // All ranks route a step by one assignment: one that began here ends here,
+  // or what was staged of it would be lost.
+  layer.until_step = std::max(owner.from_step(), routed_step_ + 1);
   layer.target = owner.server();
   layer.handover = {};
   return true;
@@ -132,6 +138,7 @@ void JobState::StartWorld(Change* change) {
   ledger_ = StepLedger(config_->world().ranks_size());
   begun_ = start_step;
   newest_step_.reset();
+  routed_step_ = -1;
   cut_.reset();
   for (auto& [index, layer] : layers_) {
     auto dropped =

@@ -67,7 +67,7 @@ class JobState {
   bool IsOver(const HeldLayer& layer, int64_t step) const;
   // Newest step seen in a call; absent before the first.
   std::optional<int64_t> newest_step() const { return newest_step_; }
-  void SeeStep(int64_t step);
+  void SeeStep(const v1::CallHeader& call);
 
   std::optional<Cut>& cut() { return cut_; }
   // The step after which this layer's state is still to be taken for a job
@@ -132,6 +132,7 @@ class JobState {
   std::map<int, HeldLayer> layers_;
   int64_t begun_ = 0;  // Every step before it is over.
   std::optional<int64_t> newest_step_;
+  int64_t routed_step_ = -1;  // Of calls that knew no newer assignment.
   std::optional<Cut> cut_;
   std::map<int, v1::LayerRecovery> recoveries_;
 };

@@ -50,7 +50,7 @@ absl::StatusOr<JobState*> ServerCore::FindJob(const v1::CallHeader& call,
     if (absl::IsUnavailable(fences)) effects->behind = true;
     if (!fences.ok()) return fences;
     if (call.epoch() > job.epoch()) effects->behind = true;
-    job.SeeStep(call.step());
+    job.SeeStep(call);
     if (job.SeeBegun(call.step())) AdvanceEnding(job, now, effects);
     return &job;
   }

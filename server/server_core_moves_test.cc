@@ -467,12 +467,44 @@ TEST_F(MovesTest, MemoryOfALeavingLayerIsFreedWithIt) {
   EXPECT_LT(old_.core.Status().predicted_bytes(), both);
 }
 
-TEST_F(MovesTest,
-       ContributionsStagedForTheNewOwnerAtTheOldOneAreLostAndCounted) {
+// The scheduler learns of steps with every heartbeat only; a fast job may be
+// past from_step when the old owner hears of it.
+TEST_F(MovesTest, StepThatHasBegunHereEndsHere) {
   Start(2, SyncOptions());
-  Push(old_, 0, 0);  // Before the server hears that it is not for it.
-  Move(0);
-  old_.FinishTransfer(Sent(), absl::OkStatus());
+  Push(old_, 0, 3, 2);
+  Move(2);
+  Push(old_, 1, 3, 6);
+  ASSERT_THAT(old_.Commit(0, 3), IsOk());
+  ASSERT_THAT(old_.Commit(1, 3), IsOk());
+  EXPECT_THAT(old_.Push(0, 4, MakeFactors(0, kLayer, 1, 1, 4)),
+              StatusIs(kAborted, _));
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.contents.meta.closed_through(), 3);
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  old_.FinishTransfer(sent, absl::OkStatus());
+  EXPECT_EQ(old_.counters().contributions_merged(), 4);
+  EXPECT_EQ(old_.counters().contributions_lost(), 0);
+  EXPECT_EQ(Push(new_, 1, 3), v1::CONTRIBUTION_OUTCOME_DUPLICATE);
+  EXPECT_EQ(Push(new_, 0, 4), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
+}
+
+TEST_F(MovesTest, CallsByTheNewAssignmentProlongNothing) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  v1::PreconditionHeader end = CoreDriver::MakeEnd(0, 4);
+  end.mutable_call()->set_epoch(2);  // The rank has heard of the move.
+  ASSERT_THAT(old_.End(end), IsOk());
+  Move(4);
+  EXPECT_THAT(old_.Push(0, 4, MakeFactors(0, kLayer, 1, 1, 4)),
+              StatusIs(kAborted, _));
+}
+
+TEST_F(MovesTest, ContributionsOfALayerThatIsTakenAwayAreLostAndCounted) {
+  Start(2, SyncOptions());
+  Push(old_, 0, 0);
+  Place(&config_, 0, "s1", 1);  // This server is thought dead.
+  ASSERT_THAT(old_.Configure(config_), IsOk());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "none");
   EXPECT_EQ(old_.counters().contributions_lost(), 2);
   EXPECT_EQ(old_.core.Status().staged_bytes(), 0);
   EXPECT_THAT(

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -328,6 +329,66 @@ TEST(Cluster, ADrainUnderAJobChangesNoBit) {
   const std::vector<Seen> expected =
       RunSteps(*calm, job, static_cast<int64_t>(seen[0].hashes.size()));
   for (const Seen& rank : seen) EXPECT_EQ(rank.hashes, expected[0].hashes);
+}
+
+// A planned move costs nothing: no fallback, no contribution lost or late.
+void ExpectDrainIsFree(const v1::JobOptions& options) {
+  const auto cluster = Cluster(2);
+  const JobSpec job = Job(3, options);
+  std::vector<Seen> seen(job.ranks);
+  std::atomic<int64_t> end{std::numeric_limits<int64_t>::max()};
+  server::ServerProcess& leaving = cluster->server(1);
+  const absl::Status status =
+      cluster->Run(job, [&](int rank, Session& session) {
+        Trainer trainer(rank, session);
+        const absl::Time deadline = absl::Now() + absl::Seconds(30);
+        for (int64_t step = 0; step < end; ++step) {
+          if (rank == 0 && step == 5) leaving.BeginDrain();
+          // Ranks are at most one step apart, so all see the end in time.
+          if (rank == 0 && end > step + 20 &&
+              ((step > 5 && leaving.IsDrained()) || absl::Now() > deadline)) {
+            end = step + 20;
+          }
+          absl::Status taken = trainer.Step(step);
+          if (!taken.ok()) return taken;
+        }
+        seen[rank] = {trainer.hashes, trainer.results};
+        return absl::OkStatus();
+      });
+  ASSERT_THAT(status, IsOk());
+  for (const Seen& rank : seen) EXPECT_EQ(rank.hashes, seen[0].hashes);
+  for (size_t step = 0; step < seen[0].results.size(); ++step) {
+    EXPECT_EQ(seen[0].results[step].fallbacks, 0) << "step " << step;
+  }
+  EXPECT_GT(seen[0].results.back().epoch, 1u);
+  const v1::ServerCounters gone = leaving.Status().counters();
+  const v1::ServerCounters here = cluster->server(0).Status().counters();
+  EXPECT_GT(gone.layers_handed_over(), 0);
+  EXPECT_EQ(here.layers_received(), gone.layers_handed_over());
+  EXPECT_EQ(gone.rounds_dropped() + here.rounds_dropped(), 0);
+  EXPECT_EQ(gone.rounds_partial() + here.rounds_partial(), 0);
+  EXPECT_EQ(gone.contributions_late() + here.contributions_late(), 0);
+  EXPECT_EQ(gone.contributions_lost() + here.contributions_lost(), 0);
+}
+
+TEST(Cluster, ADrainedServerLeavesWithoutAFallback) {
+  v1::JobOptions options = worker::DefaultJobOptions();
+  options.set_factor_update_steps(1);
+  options.set_inv_update_steps(2);
+  // A loaded machine may stop a process for a second.
+  options.set_step_budget_ms(20000);
+  options.set_round_deadline_ms(10000);
+  ExpectDrainIsFree(options);
+}
+
+TEST(Cluster, ADrainedServerLeavesASynchronousJobWithoutAFallback) {
+  v1::JobOptions options = worker::DefaultJobOptions();
+  options.set_factor_update_steps(2);
+  options.set_inv_update_steps(4);
+  options.set_max_staleness(0);
+  options.set_round_policy(v1::ROUND_POLICY_WAIT);
+  options.set_step_budget_ms(10000);
+  ExpectDrainIsFree(options);
 }
 
 TEST(Cluster, AVoidStepChangesNothing) {
