@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/scheduler_api.h"
-#include "common/grpc_channel.h"
+#include "common/grpc_leader.h"
 #include "common/grpc_status.h"
 #include "kronserve/v1/scheduler.grpc.pb.h"
 
@@ -16,9 +16,8 @@ using Stub = v1::Scheduler::Stub;
 
 class GrpcSchedulerApi final : public SchedulerApi {
  public:
-  explicit GrpcSchedulerApi(const std::string& address)
-      : name_(absl::StrCat("scheduler at ", address)),
-        stub_(v1::Scheduler::NewStub(CreateChannel(address))) {}
+  explicit GrpcSchedulerApi(const std::string& addresses)
+      : channels_(addresses) {}
 
   absl::StatusOr<v1::JoinJobResponse> JoinJob(const v1::JoinJobRequest& request,
                                               absl::Duration timeout) override {
@@ -71,24 +70,27 @@ class GrpcSchedulerApi final : public SchedulerApi {
       grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                    Response*),
       const Request& request, absl::Duration timeout) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
     Response response;
-    const grpc::Status status =
-        (stub_.get()->*method)(&context, request, &response);
-    if (!status.ok()) return FromGrpcStatus(status, name_);
-    return response;
+    const LeaderChannels::Outcome outcome =
+        channels_.Call([&](const auto& channel, grpc::ClientContext* context) {
+          context->set_deadline(deadline);
+          Stub stub(channel);
+          return (stub.*method)(context, request, &response);
+        });
+    if (outcome.status.ok()) return response;
+    return FromGrpcStatus(outcome.status,
+                          absl::StrCat("scheduler at ", outcome.address));
   }
 
-  const std::string name_;
-  const std::unique_ptr<Stub> stub_;
+  LeaderChannels channels_;
 };
 
 }  // namespace
 
 std::unique_ptr<SchedulerApi> CreateGrpcSchedulerApi(
-    const std::string& address) {
-  return std::make_unique<GrpcSchedulerApi>(address);
+    const std::string& addresses) {
+  return std::make_unique<GrpcSchedulerApi>(addresses);
 }
 
 }  // namespace kronserve::client

@@ -43,9 +43,10 @@ class SchedulerApi {
       const v1::RestoreJobRequest& request, absl::Duration timeout) = 0;
 };
 
-// Speaks gRPC to the scheduler at `address` (host:port). Connects lazily.
+// Speaks gRPC to the scheduler at `addresses` (host:port; of several,
+// comma-separated, to the one that leads). Connects lazily.
 std::unique_ptr<SchedulerApi> CreateGrpcSchedulerApi(
-    const std::string& address);
+    const std::string& addresses);
 
 }  // namespace kronserve::client
 

@@ -14,8 +14,8 @@ packages=(
   libgloo-dev libopenblas-dev liblapacke-dev
   # Durable state, data files, checksums, JSON.
   libsqlite3-dev zlib1g-dev libxxhash-dev nlohmann-json3-dev
-  # Tests, checks and scripts.
-  libgtest-dev libgmock-dev clang clang-format clang-tidy python3
+  # Tests, checks and scripts; etcd is started by the tests of its store.
+  etcd-server libgtest-dev libgmock-dev clang clang-format clang-tidy python3
   # Data: Fashion-MNIST, and the digits that scikit-learn brings along.
   dataset-fashion-mnist python3-sklearn
 )

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/grpc_channel.h"
+#include "common/grpc_leader.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
 #include "kronserve/v1/scheduler.grpc.pb.h"
@@ -27,27 +27,30 @@ constexpr absl::Duration kSoon = absl::Milliseconds(50);
 }  // namespace
 
 struct SchedulerLink::Rpc {
-  explicit Rpc(const std::string& address)
-      : channel(CreateChannel(address)),
-        stub(v1::Scheduler::NewStub(channel)) {}
+  explicit Rpc(const std::string& addresses) : channels(addresses) {}
 
-  // Makes one call that Cancel() can end.
+  // Calls the scheduler that leads; Cancel() can end that.
   template <typename Request, typename Response>
-  grpc::Status Call(grpc::Status (v1::Scheduler::Stub::*method)(
+  absl::Status Call(grpc::Status (v1::Scheduler::Stub::*method)(
                         grpc::ClientContext*, const Request&, Response*),
                     const Request& request, Response* response) {
-    grpc::ClientContext call;
-    call.set_deadline(std::chrono::system_clock::now() +
-                      absl::ToChronoMilliseconds(kCallTimeout));
-    {
-      MutexLock lock(&mu);
-      if (cancelled) return grpc::Status::CANCELLED;
-      current = &call;
-    }
-    const grpc::Status status = (stub.get()->*method)(&call, request, response);
-    MutexLock lock(&mu);
-    current = nullptr;
-    return status;
+    const auto deadline = std::chrono::system_clock::now() +
+                          absl::ToChronoMilliseconds(kCallTimeout);
+    const LeaderChannels::Outcome outcome =
+        channels.Call([&](const auto& channel, grpc::ClientContext* call) {
+          call->set_deadline(deadline);
+          {
+            MutexLock lock(&mu);
+            if (cancelled) return grpc::Status(grpc::Status::CANCELLED);
+            current = call;
+          }
+          v1::Scheduler::Stub stub(channel);
+          const grpc::Status status = (stub.*method)(call, request, response);
+          MutexLock lock(&mu);
+          current = nullptr;
+          return status;
+        });
+    return FromGrpcStatus(outcome.status, "scheduler at " + outcome.address);
   }
 
   void Cancel() {
@@ -56,8 +59,7 @@ struct SchedulerLink::Rpc {
     if (current != nullptr) current->TryCancel();
   }
 
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<v1::Scheduler::Stub> stub;
+  LeaderChannels channels;
   Mutex mu;
   grpc::ClientContext* current ABSL_GUARDED_BY(mu) = nullptr;
   bool cancelled ABSL_GUARDED_BY(mu) = false;
@@ -163,7 +165,7 @@ absl::Status SchedulerLink::Register() {
   request.set_term_seen(term_seen);
   request.set_refresh_threads(options_.refresh_threads);
   v1::RegisterServerResponse response;
-  const grpc::Status status =
+  const absl::Status status =
       rpc_->Call(&v1::Scheduler::Stub::RegisterServer, request, &response);
   if (status.ok()) {
     if (response.heartbeat_ms() > 0) {
@@ -172,7 +174,7 @@ absl::Status SchedulerLink::Register() {
     }
     callbacks_.term(response.term());
   }
-  return FromGrpcStatus(status, "scheduler at " + options_.scheduler);
+  return status;
 }
 
 absl::Status SchedulerLink::Heartbeat() {
@@ -182,13 +184,13 @@ absl::Status SchedulerLink::Heartbeat() {
   request.set_name(options_.name);
   request.set_incarnation(options_.incarnation);
   v1::ServerHeartbeatResponse response;
-  const grpc::Status status =
+  const absl::Status status =
       rpc_->Call(&v1::Scheduler::Stub::ServerHeartbeat, request, &response);
   if (status.ok()) {
     callbacks_.term(response.term());
     callbacks_.heartbeat(response);
   }
-  return FromGrpcStatus(status, "scheduler at " + options_.scheduler);
+  return status;
 }
 
 // Logs a change of state once, not every retry.

@@ -22,7 +22,7 @@
 namespace kronserve::server {
 
 struct LinkOptions {
-  std::string scheduler;  // host:port
+  std::string scheduler;  // host:port; of several: comma-separated
   std::string name;
   uint64_t incarnation = 0;
   int64_t memory_bytes = 0;

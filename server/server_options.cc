@@ -10,7 +10,8 @@ void AddServerOptions(OptionSet* set, ServerOptions* options) {
            "host:port to serve on; port 0 is any free one");
   set->Add("insecure-bind", &options->insecure_bind,
            "serve without TLS on an address that is not loopback");
-  set->Add("scheduler", &options->scheduler, "host:port of the scheduler");
+  set->Add("scheduler", &options->scheduler,
+           "host:port of the scheduler; of several: comma-separated");
   set->Require("scheduler");
   set->Add("advertise", &options->advertise,
            "host:port that ranks and the scheduler use; default: where it "

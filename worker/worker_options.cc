@@ -62,8 +62,10 @@ v1::JobOptions BaseJobOptions(const WorkerOptions& options) {
 }
 
 void AddJobFlags(OptionSet* set, WorkerOptions* o) {
-  set->Add("scheduler", &o->scheduler,
-           "host:port of the scheduler; only kfac and several ranks need one");
+  set->Add(
+      "scheduler", &o->scheduler,
+      "host:port of the scheduler (of several: comma-separated); only kfac and "
+      "several ranks need one");
   set->Add("job", &o->job, "name of the job, equal on all ranks");
   set->Add("run-id", &o->run_id,
            "tells runs of one job apart ($TORCHELASTIC_RUN_ID)");

@@ -2,33 +2,34 @@
 
 #include <grpcpp/client_context.h>
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/grpc_channel.h"
+#include "common/grpc_leader.h"
 #include "common/grpc_status.h"
 #include "kronserve/v1/scheduler.grpc.pb.h"
 
 namespace kronserve::client {
 
 void AddStatusOptions(OptionSet* set, StatusOptions* options) {
-  set->Add("scheduler", &options->scheduler, "host:port of the scheduler");
+  set->Add("scheduler", &options->scheduler,
+           "host:port of the scheduler; of several: comma-separated");
   set->Add("json", &options->json, "print one JSON object instead of tables");
   set->Add("timeout", &options->timeout, "how long to wait for the answer");
 }
 
 absl::StatusOr<v1::GetStatusResponse> FetchStatus(
     const StatusOptions& options) {
-  const std::shared_ptr<grpc::Channel> channel =
-      CreateChannel(options.scheduler);
-  const auto stub = v1::Scheduler::NewStub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+  LeaderChannels channels(options.scheduler);
+  const auto deadline = absl::ToChronoTime(absl::Now() + options.timeout);
   v1::GetStatusResponse response;
+  const LeaderChannels::Outcome outcome =
+      channels.Call([&](const auto& channel, grpc::ClientContext* context) {
+        context->set_deadline(deadline);
+        v1::Scheduler::Stub stub(channel);
+        return stub.GetStatus(context, v1::GetStatusRequest(), &response);
+      });
   absl::Status status = FromGrpcStatus(
-      stub->GetStatus(&context, v1::GetStatusRequest(), &response),
-      absl::StrCat("scheduler at ", options.scheduler));
+      outcome.status, absl::StrCat("scheduler at ", outcome.address));
   if (absl::IsDeadlineExceeded(status)) {
     status = absl::UnavailableError(status.message());
   }
