@@ -21,6 +21,7 @@ SchedulerCore::SchedulerCore(const CoreOptions& options, uint64_t term,
                              absl::Time now)
     : options_(options),
       term_(term),
+      started_(now),
       last_tick_(now),
       membership_(options.lease) {}
 

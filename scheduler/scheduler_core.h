@@ -13,11 +13,14 @@
 // while it moves, from where. Replan() gives layers new places, Issue() makes
 // an epoch of them. Files: scheduler_core_servers.cc (membership and what
 // servers say they hold), _jobs.cc (ranks, worlds), _placement.cc (places and
-// epochs), _checkpoints.cc, and scheduler_core.cc (time and effects).
+// epochs), _checkpoints.cc, _adoption.cc (servers that know more), and
+// scheduler_core.cc (time and effects).
 //
 // After a restart every member has one fresh lease. Nothing is placed until
 // the servers of the stored assignments have registered again, or that lease
-// has passed (PROTOCOL.md 10).
+// has passed (PROTOCOL.md 10). Where servers turn out to know more than the
+// store, their jobs are taken over, and nothing is placed before the lease has
+// passed: nobody can say who else is still to come.
 
 #ifndef KRONSERVE_SCHEDULER_SCHEDULER_CORE_H_
 #define KRONSERVE_SCHEDULER_SCHEDULER_CORE_H_
@@ -152,12 +155,20 @@ class SchedulerCore {
   void NoteRecoveries(const ServerMember& server, const v1::JobHeld& held,
                       Job* job);
   void LoseServer(const std::string& name, const std::string& why);
+  void LoseServerOf(Job* job, const std::string& name, const std::string& why);
   void WantOwners();
   void WantMoves(bool balance);
   void FillHeartbeat(const std::string& server, absl::Time now,
                      v1::ServerHeartbeatResponse* response);
   int64_t LayersLeftOn(const std::string& server) const;
   void SaveServers();
+
+  // A store that knows less than the servers: scheduler_core_adoption.cc.
+  bool AdoptJob(const ServerMember& server, const v1::JobHeld& held,
+                absl::Time now);
+  bool InFirstLease() const;
+  bool MayPlace() const;
+  absl::Status NotKnown(const std::string& job) const;
 
   // Jobs.
   Job* FindJob(const std::string& name);
@@ -218,7 +229,11 @@ class SchedulerCore {
 
   const CoreOptions options_;
   uint64_t term_;
+  const absl::Time started_;
   absl::Time last_tick_;
+  // A member knows more than the store: nothing is placed before all members
+  // have had one lease to say what they hold.
+  bool store_lags_ = false;
   Membership membership_;
   JobTable jobs_;
   HighWater high_water_;

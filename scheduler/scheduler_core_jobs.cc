@@ -132,7 +132,7 @@ absl::StatusOr<v1::JoinJobResponse> SchedulerCore::JoinJob(
 }
 
 absl::Status SchedulerCore::FormWorld(Job* job) {
-  if (!membership_.Awaited().empty()) return absl::OkStatus();
+  if (!MayPlace()) return absl::OkStatus();
   if (membership_.Placeable().empty() && job->num_ownerless() > 0) {
     return absl::OkStatus();
   }
@@ -198,6 +198,11 @@ std::vector<std::string> SchedulerCore::WaitingFor(const Job& job) const {
                                    "' has not registered again since the "
                                    "scheduler started"));
     }
+    if (awaited.empty() && !MayPlace()) {
+      lines.push_back(
+          "the store knows less than the servers: all that hold layers have "
+          "one lease to register again");
+    }
     if (membership_.Placeable().empty() && awaited.empty() &&
         job.num_ownerless() > 0) {
       lines.push_back(membership_.AnyUsable()
@@ -253,8 +258,11 @@ absl::StatusOr<v1::JoinJobResponse> SchedulerCore::AnswerJoin(Job* job) {
 absl::StatusOr<Job*> SchedulerCore::FindWorld(const std::string& name,
                                               int64_t world_version) {
   Job* job = FindJob(name);
-  if (job == nullptr || job->finished) return UnknownJob(name);
-  if (world_version > job->world_version()) {
+  if (job == nullptr) return NotKnown(name);
+  const bool newer = world_version > job->world_version();
+  if (newer && InFirstLease()) return NotKnown(name);
+  if (job->finished) return UnknownJob(name);
+  if (newer) {
     return absl::NotFoundError(absl::StrCat(
         "job '", name, "' is known up to world ", job->world_version(),
         " here, not ", world_version,
@@ -302,6 +310,8 @@ absl::StatusOr<v1::FinishJobResponse> SchedulerCore::FinishJob(
         "world_version is ", request.world_version(), ", it starts at 1"));
   }
   Job* job = FindJob(request.job());
+  // A server that holds it may still register: the caller asks again.
+  if (job == nullptr && InFirstLease()) return NotKnown(request.job());
   if (job == nullptr || job->finished) return v1::FinishJobResponse();
   // A late word from a world that was already replaced ends nothing.
   const bool newer = request.world_version() > job->world_version();
@@ -309,6 +319,9 @@ absl::StatusOr<v1::FinishJobResponse> SchedulerCore::FinishJob(
       request.world_version() == job->world_version() && job->roster.formed();
   if (!job->has_world() || !(newer || current)) return v1::FinishJobResponse();
   high_water_.Raise(request.world_version(), 0);
+  // Its servers shall drop the world that has ended, not only the last one
+  // that we knew.
+  if (newer) job->config.mutable_world()->set_version(request.world_version());
   EndJob(job);
   return v1::FinishJobResponse();
 }

@@ -353,6 +353,7 @@ TEST(FinishJobTest, FreesEverythingAndIsIdempotent) {
   EXPECT_THAT(h.servers["s1"].held, IsEmpty());
   EXPECT_EQ(h.JobNamed("j").state(), v1::JOB_STATE_FINISHED);
   EXPECT_THAT(h.core->FinishJob(finish, h.now), IsOk());
+  h.Advance(absl::Seconds(6));
   finish.set_job("never registered");
   EXPECT_THAT(h.core->FinishJob(finish, h.now), IsOk());
   EXPECT_THAT(h.Beat("j", 0, 5, 1, 1),
@@ -450,6 +451,7 @@ TEST(JobLifeTest, GoesFromJoiningToRunningToIdleToExpired) {
 TEST(RankHeartbeatTest, AnswersWithItsErrors) {
   CoreHarness h;
   ASSERT_THAT(h.AddServer("s1"), IsOk());
+  h.Advance(absl::Seconds(6));
   h.JoinAll("j", 1);
   EXPECT_THAT(h.Beat("k", 0, 1, 1, 1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'k'")));
@@ -504,6 +506,7 @@ TEST(RendezvousTest, BelongsToOneWorld) {
   EXPECT_THAT(
       h.core->PutRendezvous(put),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("65537")));
+  h.Advance(absl::Seconds(6));
   put.set_job("k");
   EXPECT_THAT(h.core->PutRendezvous(put),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'k'")));

@@ -43,7 +43,7 @@ void SchedulerCore::Replan(Job* job, absl::Time now) {
   }
   // Both end in another call: a new world plans anew, an awaited server
   // registers or dies.
-  if (!job->roster.formed() || !membership_.Awaited().empty()) return;
+  if (!job->roster.formed() || !MayPlace()) return;
   if (std::exchange(job->needs_plan, false)) PlaceLost(job);
   if (MayMove(*job, now)) PlaceMoves(job, now);
   const bool changed =
@@ -79,7 +79,7 @@ bool SchedulerCore::MayMove(const Job& job, absl::Time now) const {
   // must not take them for those that move to it.
   if (!job.durable || job.needs_reissue) return false;
   if (!job.configures.settled()) return false;
-  if (!membership_.Awaited().empty()) return false;
+  if (!MayPlace()) return false;
   // A move that began in the past would take a layer away under open rounds.
   if (job.roster.AnyAlive(now) && !job.pace.known()) return false;
   // A layer that moves before the cut is written by its new owner.

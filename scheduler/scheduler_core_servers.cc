@@ -21,6 +21,7 @@ absl::StatusOr<v1::RegisterServerResponse> SchedulerCore::RegisterServer(
   if (request.term_seen() > term_ ||
       (registration.is_new && request.term_seen() == term_)) {
     RaiseTermAbove(request.term_seen());
+    store_lags_ = true;
   }
   if (registration.is_new) {
     Note(LogLevel::kInfo,
@@ -158,6 +159,7 @@ void SchedulerCore::NoteHeld(
 
 void SchedulerCore::NoteHeldJob(const ServerMember& server,
                                 const v1::JobHeld& held, absl::Time now) {
+  if (AdoptJob(server, held, now)) return;
   Job* job = FindJob(held.job());
   if (job == nullptr || !job->has_world()) {
     // Perhaps a job of an earlier life of ours: leave it, but stay above it.
@@ -217,48 +219,51 @@ void SchedulerCore::NoteRecoveries(const ServerMember& server,
 
 void SchedulerCore::LoseServer(const std::string& name,
                                const std::string& why) {
-  for (auto& [job_name, job] : jobs_) {
-    if (job.drops.Has(name)) {
-      job.drops.Remove(name);
-      job.durable = false;
+  for (auto& [job_name, job] : jobs_) LoseServerOf(&job, name, why);
+}
+
+void SchedulerCore::LoseServerOf(Job* job, const std::string& name,
+                                 const std::string& why) {
+  if (job->drops.Has(name)) {
+    job->drops.Remove(name);
+    job->durable = false;
+  }
+  job->configures.Remove(name);
+  job->refusing.erase(name);
+  int64_t lost = 0;
+  int64_t interrupted = 0;
+  for (size_t i = 0; i < job->layers.size(); ++i) {
+    LayerPlace& place = job->layers[i];
+    if (place.owner != name && place.source != name) continue;
+    if (place.owner == name && !job->checkpoint.Has(static_cast<int>(i))) {
+      EndCheckpoint(job, absl::DataLossError(absl::StrCat(
+                             "server '", name, "' ", why,
+                             " and had not written all its layers")));
     }
-    job.configures.Remove(name);
-    job.refusing.erase(name);
-    int64_t lost = 0;
-    int64_t interrupted = 0;
-    for (size_t i = 0; i < job.layers.size(); ++i) {
-      LayerPlace& place = job.layers[i];
-      if (place.owner != name && place.source != name) continue;
-      if (place.owner == name && !job.checkpoint.Has(static_cast<int>(i))) {
-        EndCheckpoint(&job, absl::DataLossError(absl::StrCat(
-                                "server '", name, "' ", why,
-                                " and had not written all its layers")));
-      }
-      place.issued = false;
-      if (place.source.empty()) {
-        place.owner.clear();
-        ++lost;
-        continue;
-      }
-      // The source, if it still lives, has the state: it is the owner again.
-      if (place.owner == name) place.owner = place.source;
-      place.source.clear();
-      ++interrupted;
+    place.issued = false;
+    if (place.source.empty()) {
+      place.owner.clear();
+      ++lost;
+      continue;
     }
-    if (lost + interrupted == 0) continue;
-    job.needs_plan = job.needs_moves = true;
-    if (lost > 0) {
-      Note(LogLevel::kWarning,
-           absl::StrCat("server '", name, "' ", why, ": ", lost,
-                        " layers of job '", job_name,
-                        "' are placed anew and start from the newest "
-                        "checkpoint or, without one, from the next factors"));
-    }
-    if (interrupted > 0) {
-      Note(LogLevel::kWarning,
-           absl::StrCat("server '", name, "' ", why, ": ", interrupted,
-                        " layers of job '", job_name, "' were on their way"));
-    }
+    // The source, if it still lives, has the state: it is the owner again.
+    if (place.owner == name) place.owner = place.source;
+    place.source.clear();
+    ++interrupted;
+  }
+  if (lost + interrupted == 0) return;
+  job->needs_plan = job->needs_moves = true;
+  if (lost > 0) {
+    Note(LogLevel::kWarning,
+         absl::StrCat("server '", name, "' ", why, ": ", lost,
+                      " layers of job '", job->name,
+                      "' are placed anew and start from the newest checkpoint "
+                      "or, without one, from the next factors"));
+  }
+  if (interrupted > 0) {
+    Note(LogLevel::kWarning,
+         absl::StrCat("server '", name, "' ", why, ": ", interrupted,
+                      " layers of job '", job->name, "' were on their way"));
   }
 }
 

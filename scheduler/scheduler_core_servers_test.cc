@@ -361,6 +361,8 @@ TEST_F(TwoServersTest, ARestartedOwnerIsNotTakenForTheOldOne) {
 
 TEST_F(TwoServersTest, AnEmptyStoreGoesOnAboveWhatMembersKnow) {
   Train(3);
+  h_.servers["s1"].configs.clear();
+  h_.servers["s2"].configs.clear();
   v1::JobHeld& held = h_.servers["s1"].held.at("j");
   held.set_epoch(7);
   held.set_world_version(4);
@@ -369,7 +371,9 @@ TEST_F(TwoServersTest, AnEmptyStoreGoesOnAboveWhatMembersKnow) {
   h_.Start();
   h_.Advance(absl::Seconds(1));
   EXPECT_EQ(h_.core->GetStatus(h_.now).term(), 10u);
-  // The running job is not known, and is left alone.
+  // The running job cannot be taken over without its config, and is left
+  // alone.
+  h_.Advance(absl::Seconds(6));
   EXPECT_THAT(h_.Beat("j", 0, 4, 4, 7),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'j'")));
   EXPECT_THAT(h_.dropped, IsEmpty());

@@ -104,7 +104,14 @@ class CoreHarness {
     request.set_memory_bytes(server.memory_bytes);
     request.set_refresh_threads(server.refresh_threads);
     request.set_term_seen(server.term_seen);
-    for (const auto& [job, held] : server.held) *request.add_held() = held;
+    for (const auto& [job, held] : server.held) {
+      v1::JobHeld* told = request.add_held();
+      *told = held;
+      const auto config = server.configs.find(job);
+      if (config != server.configs.end()) {
+        *told->mutable_config() = config->second;
+      }
+    }
     const auto response = core->RegisterServer(request, now);
     if (response.ok()) server.term_seen = response->term();
     Pump();
