@@ -4,10 +4,12 @@
 #include <memory>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/options.h"
 #include "common/shutdown_signal.h"
 #include "common/status_macros.h"
+#include "scheduler/etcd/factory.h"
 #include "scheduler/memory/factory.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_process.h"
@@ -23,13 +25,21 @@ constexpr absl::Duration kGrace = absl::Seconds(2);
 
 absl::StatusOr<std::unique_ptr<SchedulerProcess>> Start(
     const SchedulerOptions& options) {
+  namespace scheduler = kronserve::scheduler;
+  KRONSERVE_ASSIGN_OR_RETURN(const scheduler::StoreChoice choice,
+                             scheduler::ParseStore(options.store));
+  if (choice.kind == scheduler::StoreChoice::Kind::kEtcd) {
+    return SchedulerProcess::Start(
+        options, scheduler::etcd::CreateElection(
+                     {choice.where, options.etcd_prefix, options.lease},
+                     &kronserve::SteadyClock()));
+  }
   std::unique_ptr<StateStore> store;
-  if (options.store == "memory") {
-    store = kronserve::scheduler::memory::CreateStateStore();
-  } else {
+  if (choice.kind == scheduler::StoreChoice::Kind::kSqlite) {
     KRONSERVE_ASSIGN_OR_RETURN(
-        store,
-        kronserve::scheduler::sqlite::CreateStateStore(options.state_file));
+        store, scheduler::sqlite::CreateStateStore(choice.where));
+  } else {
+    store = scheduler::memory::CreateStateStore();
   }
   return SchedulerProcess::Start(options, std::move(store));
 }

@@ -2,10 +2,21 @@
 
 #include <utility>
 
+#include "common/grpc_leader.h"
 #include "common/grpc_status.h"
 
 namespace kronserve::scheduler {
 namespace {
+
+// The status of an answer; with the leader's address if we do not lead.
+grpc::Status Answer(const absl::Status& status,
+                    grpc::CallbackServerContext* context) {
+  const absl::optional<absl::Cord> leader = status.GetPayload(kLeaderPayload);
+  if (leader.has_value()) {
+    context->AddTrailingMetadata(kLeaderMetadata, std::string(*leader));
+  }
+  return ToGrpcStatus(status);
+}
 
 template <typename Response>
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
@@ -13,23 +24,22 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
                                  Response* response) {
   if (result.ok()) *response = *std::move(result);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(result.status()));
+  reactor->Finish(Answer(result.status(), context));
   return reactor;
 }
 
 // Answers when what `operation` decided about `job` is stored.
 template <typename Response, typename Operation>
 grpc::ServerUnaryReactor* FinishStored(grpc::CallbackServerContext* context,
-                                       SchedulerRuntime* runtime,
+                                       ActiveRuntime* runtime,
                                        const std::string& job,
                                        const Operation& operation,
                                        Response* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  runtime->RunStored(job, operation,
-                     [reactor, response](absl::StatusOr<Response> result) {
-                       if (result.ok()) *response = *std::move(result);
-                       reactor->Finish(ToGrpcStatus(result.status()));
-                     });
+  runtime->RunStored(job, operation, [=](absl::StatusOr<Response> result) {
+    if (result.ok()) *response = *std::move(result);
+    reactor->Finish(Answer(result.status(), context));
+  });
   return reactor;
 }
 
@@ -154,14 +164,16 @@ grpc::ServerUnaryReactor* SchedulerService::RestoreJob(
 }
 
 grpc::ServerUnaryReactor* SchedulerService::GetStatus(
-    grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
+    grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
     v1::GetStatusResponse* response) {
-  return Finish(context,
-                runtime_->Run([&](SchedulerCore* core, absl::Time now)
-                                  -> absl::StatusOr<v1::GetStatusResponse> {
-                  return core->GetStatus(now);
-                }),
-                response);
+  absl::StatusOr<v1::GetStatusResponse> status = runtime_->Run(
+      [&](SchedulerCore* core,
+          absl::Time now) -> absl::StatusOr<v1::GetStatusResponse> {
+        return core->GetStatus(now);
+      });
+  if (!status.ok() && request->local()) status = self_;
+  if (status.ok()) status->set_leader(runtime_->leader());
+  return Finish(context, std::move(status), response);
 }
 
 }  // namespace kronserve::scheduler

@@ -1,13 +1,16 @@
 // gRPC adapter of the scheduler: each method calls the core and converts the
-// status. What people decide is answered when it is stored.
+// status. What people decide is answered when it is stored. While another
+// scheduler leads, each says where that one is.
 //
 // Layer: scheduler. May include common/, proto/ and placement/.
 
 #ifndef KRONSERVE_SCHEDULER_SCHEDULER_SERVICE_H_
 #define KRONSERVE_SCHEDULER_SCHEDULER_SERVICE_H_
 
+#include <utility>
+
 #include "kronserve/v1/scheduler.grpc.pb.h"
-#include "scheduler/scheduler_runtime.h"
+#include "scheduler/active_runtime.h"
 
 namespace kronserve::scheduler {
 
@@ -16,7 +19,9 @@ namespace kronserve::scheduler {
 // Lifetime:      `runtime` outlives it.
 class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
-  explicit SchedulerService(SchedulerRuntime* runtime) : runtime_(runtime) {}
+  //   self  what GetStatus() says of a scheduler that does not lead.
+  SchedulerService(ActiveRuntime* runtime, v1::GetStatusResponse self)
+      : runtime_(runtime), self_(std::move(self)) {}
 
   grpc::ServerUnaryReactor* RegisterServer(
       grpc::CallbackServerContext* context,
@@ -64,7 +69,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                                       v1::GetStatusResponse* response) override;
 
  private:
-  SchedulerRuntime* const runtime_;
+  ActiveRuntime* const runtime_;
+  const v1::GetStatusResponse self_;
 };
 
 }  // namespace kronserve::scheduler

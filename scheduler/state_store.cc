@@ -1,5 +1,7 @@
 #include "scheduler/state_store.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -15,7 +17,7 @@ absl::StatusOr<uint64_t> RaiseTerm(StateStore* store) {
         absl::StrCat(store->Describe(), ": the stored term '", found->second,
                      "' is not a number"));
   }
-  ++term;
+  term = std::max(term + 1, store->leadership());
   KRONSERVE_RETURN_IF_ERROR(store->Write({{kTermKey, absl::StrCat(term)}}));
   return term;
 }

@@ -1,4 +1,5 @@
-// What every StateStore must do, and what only the SQLite one does.
+// What every StateStore must do, and what only the SQLite one does; what only
+// the etcd one does is in etcd/etcd_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,10 +15,13 @@
 #include <memory>
 #include <string>
 
+#include "common/clock.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/etcd/factory.h"
 #include "scheduler/memory/factory.h"
 #include "scheduler/sqlite/factory.h"
 #include "scheduler/state_store.h"
+#include "scheduler/testing/etcd_process.h"
 
 namespace kronserve::scheduler {
 namespace {
@@ -43,6 +48,16 @@ class TempFolder {
   std::string path_;
 };
 
+// One etcd for all tests; each has a prefix of its own.
+std::unique_ptr<StateStore> CreateEtcdStateStore(const TempFolder& folder) {
+  if (!testing::EtcdProcess::Installed()) return nullptr;
+  static testing::EtcdProcess process;
+  const auto election = etcd::CreateElection(
+      {process.endpoint(), folder.File("prefix/")}, &SteadyClock());
+  EXPECT_THAT(election->Campaign("a:1"), IsOk());
+  return election->OpenStore();
+}
+
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<StateStore>(const TempFolder&)> create;
@@ -50,6 +65,10 @@ struct Backend {
 
 class StateStoreContractTest : public ::testing::TestWithParam<Backend> {
  protected:
+  void SetUp() override {
+    if (store_ == nullptr) GTEST_SKIP() << "etcd is not installed";
+  }
+
   TempFolder folder_;
   std::unique_ptr<StateStore> store_ = GetParam().create(folder_);
 };
@@ -83,8 +102,14 @@ TEST_P(StateStoreContractTest, HoldsAnyBytes) {
 }
 
 TEST_P(StateStoreContractTest, TheTermGrows) {
-  EXPECT_EQ(*RaiseTerm(store_.get()), 1u);
-  EXPECT_EQ(*RaiseTerm(store_.get()), 2u);
+  const uint64_t first = std::max<uint64_t>(store_->leadership(), 1);
+  EXPECT_EQ(*RaiseTerm(store_.get()), first);
+  EXPECT_EQ(*RaiseTerm(store_.get()), first + 1);
+}
+
+TEST_P(StateStoreContractTest, ATermThatWasRaisedAboveItsLeadershipIsKept) {
+  ASSERT_THAT(store_->Write({{kTermKey, "1000000"}}), IsOk());
+  EXPECT_EQ(*RaiseTerm(store_.get()), 1000001u);
 }
 
 TEST_P(StateStoreContractTest, ADamagedTermIsSaid) {
@@ -101,7 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
         Backend{"Sqlite",
                 [](const TempFolder& folder) {
                   return *sqlite::CreateStateStore(folder.File("state.db"));
-                }}),
+                }},
+        Backend{"Etcd", &CreateEtcdStateStore}),
     [](const auto& info) { return info.param.name; });
 
 TEST(SqliteStateStoreTest, SurvivesAReopen) {
@@ -112,6 +138,7 @@ TEST(SqliteStateStoreTest, SurvivesAReopen) {
     EXPECT_EQ(store->Describe(), "sqlite:" + path);
     EXPECT_EQ(*RaiseTerm(store.get()), 1u);
     ASSERT_THAT(store->Write({{"job/a", "config"}}), IsOk());
+    EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
   }
   KRONSERVE_ASSERT_OK_AND_ASSIGN(auto store, sqlite::CreateStateStore(path));
   KRONSERVE_ASSERT_OK_AND_ASSIGN(const StateMap state, store->Load());

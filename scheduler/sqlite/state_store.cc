@@ -24,7 +24,7 @@ absl::Status ToStatus(int code, const std::string& path, sqlite3* db) {
       return absl::FailedPreconditionError(
           absl::StrCat("state file '", path,
                        "' is in use by another scheduler: stop that one, or "
-                       "give this one its own --state-file"));
+                       "give this one another file in --store"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(
@@ -91,6 +91,9 @@ class SqliteStateStore final : public StateStore {
     KRONSERVE_RETURN_IF_ERROR(Run("PRAGMA locking_mode = EXCLUSIVE"));
     KRONSERVE_RETURN_IF_ERROR(Run("PRAGMA journal_mode = WAL"));
     KRONSERVE_RETURN_IF_ERROR(Run("PRAGMA synchronous = FULL"));
+    // SQLite keeps the old mode, without an error, where it cannot change it.
+    KRONSERVE_RETURN_IF_ERROR(Require("journal_mode", "wal"));
+    KRONSERVE_RETURN_IF_ERROR(Require("synchronous", "2"));  // FULL
     // The write takes the lock that exclusive mode then keeps.
     KRONSERVE_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
     KRONSERVE_RETURN_IF_ERROR(CheckVersion());
@@ -146,6 +149,17 @@ class SqliteStateStore final : public StateStore {
     if (write.value.has_value()) statement.BindBlob(2, *write.value);
     const int code = statement.Step();
     return code == SQLITE_DONE ? absl::OkStatus() : ToStatus(code, path_, db_);
+  }
+
+  absl::Status Require(const std::string& pragma, const std::string& value) {
+    Statement statement(db_, absl::StrCat("PRAGMA ", pragma).c_str());
+    const int code = statement.Step();
+    if (code != SQLITE_ROW) return ToStatus(code, path_, db_);
+    const std::string found = statement.Column(0);
+    if (found == value) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "state file '", path_, "': ", pragma, " is ", found, ", not ", value,
+        ": its file system would not keep what was written; use another"));
   }
 
   absl::Status CheckVersion() {

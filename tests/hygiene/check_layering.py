@@ -33,7 +33,8 @@ LIBRARIES = (
     ("gRPC", r"(grpc|grpcpp)/.*|.*\.grpc\.pb\.h",
      r"common/grpc_[^/]*|.*_service(_test)?\.(h|cc)|.*_main\.cc|client/.*"
      r"|server/(scheduler|transfer)_link(_test)?\.(h|cc)"
-     r"|scheduler/server_link(_test)?\.(h|cc)|tests/.*|.*/testing/.*"),
+     r"|scheduler/server_link(_test)?\.(h|cc)|scheduler/etcd/.*"
+     r"|tests/.*|.*/testing/.*"),
     ("generated protobuf", r"kronserve/v1/.*\.pb\.h",
      r"(?!common/|linalg/|curvature/).*"),
     ("Gloo", r"gloo/.*", r"worker/collective/gloo/.*"),

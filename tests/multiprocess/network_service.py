@@ -34,7 +34,7 @@ class NetworkService(services.Watch):
     def __enter__(self):
         self.scheduler, self.address = self._start(
             "scheduler", "kronserve-scheduler", self.scheduler_host, {
-                "state-file": self._folder / "scheduler.db",
+                "store": f"sqlite:{self._folder / 'scheduler.db'}",
                 "heartbeat": f"{services.HEARTBEAT}s",
                 "lease": f"{self.lease}s"})
         for server in self.servers:

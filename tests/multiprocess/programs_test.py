@@ -64,6 +64,22 @@ class Programs(unittest.TestCase):
                     self.assertIn(address, err)
                     self.assertIn("in use", err)
 
+    def test_a_second_scheduler_on_one_state_file_is_refused(self):
+        with tempfile.TemporaryDirectory() as directory:
+            store = f"--store=sqlite:{directory}/state.db"
+            cluster = harness.Cluster(harness.BIN, pathlib.Path(directory))
+            try:
+                cluster.start_listening("first", "kronserve-scheduler",
+                                        {"listen": "127.0.0.1:0",
+                                         "store": store.split("=")[1]})
+                code, out, err = harness.run(
+                    "kronserve-scheduler", "--listen=127.0.0.1:0", store)
+            finally:
+                cluster.stop()
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(f"{directory}/state.db", err)
+            self.assertIn("in use by another scheduler", err)
+
     def test_only_loopback_without_tls(self):
         for program, words in (
                 ("kronserve-scheduler", ("--store=memory",)),

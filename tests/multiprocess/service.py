@@ -57,9 +57,10 @@ class Service(Watch):
                  server_options=None):
         self.lease = lease
         self.cluster = harness.Cluster(harness.BIN, folder / "logs")
+        self._state_file = folder / "scheduler.db"
         self._scheduler_options = {
             "listen": f"127.0.0.1:{proxy.free_port()}",
-            "state-file": folder / "scheduler.db",
+            "store": f"sqlite:{self._state_file}",
             "heartbeat": f"{heartbeat}s", "lease": f"{lease}s"}
         self.address = self._scheduler_options["listen"]
         self.rank_uplink = proxy.Proxy(self.address)
@@ -98,8 +99,7 @@ class Service(Watch):
 
     def state_files(self):
         """Those of the scheduler's store."""
-        file = self._scheduler_options["state-file"]
-        return list(file.parent.glob(file.name + "*"))
+        return list(self._state_file.parent.glob(self._state_file.name + "*"))
 
     def heal(self):
         for link in self.links():
