@@ -13,7 +13,8 @@ Usage: scripts/check_all.sh [--only NAME[,NAME...]] [--tidy-all] [--no-setup]
               from the branch's upstream or, without one, from the last commit
               but one
 
-Takes about half an hour on two cores. Exit status: 0 when all passed.
+Takes about an hour on two cores; a quarter of it are faults and chaos on the
+real programs (label slow). Exit status: 0 when all passed.
 TEXT
 }
 

@@ -40,7 +40,8 @@ class NetworkService(services.Watch):
         for server in self.servers:
             server.process, _ = self._start(
                 server.name, "kronserve-server", server.host,
-                {"name": server.name, "scheduler": self.address})
+                {"name": server.name, "scheduler": self.address,
+                 **services.SERVER_OPTIONS})
         return self
 
     def __exit__(self, *_exception):
