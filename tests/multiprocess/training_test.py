@@ -65,7 +65,7 @@ class Training(unittest.TestCase):
     def test_trains_and_is_shown_by_kronctl(self):
         with harness.Cluster(harness.BIN, self.folder / "logs") as cluster:
             cluster.start_service(2)
-            workers, reader = self.start_job(cluster, **{"max-steps": 200,
+            workers, reader = self.start_job(cluster, **{"max-steps": 600,
                                                          "epochs": 100})
             self.read_until(reader, workers, lambda e: e["event"] == "step")
             code, out, err = harness.run(
@@ -88,11 +88,11 @@ class Training(unittest.TestCase):
                                    lambda e: e["event"] == "done")[-1]
             for worker in workers:
                 self.assertEqual(harness.wait_for_exit(worker, 30), 0)
-        self.assertEqual(done["steps"], 200)
+        self.assertEqual(done["steps"], 600)
         self.assertEqual(done["fallback_steps"], 0)
         self.assertEqual(done["layers_preconditioned"], len(LAYERS))
         self.assertGreater(done["final_accuracy"], 0.9)
-        self.assert_ranks_agree(200)
+        self.assert_ranks_agree(600)
 
     def test_survives_a_killed_server(self):
         with harness.Cluster(harness.BIN, self.folder / "logs") as cluster:
