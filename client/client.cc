@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/grpc_transport.h"
+#include "client/lost_owners.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
@@ -235,26 +236,16 @@ absl::Status Client::lost() const {
 
 std::vector<bool> Client::TakeLostOwners(int64_t step) {
   MutexLock lock(&mu_);
-  const std::set<std::string> found = suspects_.TakeFound();
-  std::vector<bool> lost(request_.layers_size(), false);
-  if (found.empty()) return lost;
-  for (int layer = 0; layer < request_.layers_size(); ++layer) {
-    lost[layer] =
-        found.count(routing_.Owner(layer, step, routing_.active_epoch())) > 0;
-  }
-  return lost;
+  return client::TakeLostOwners(routing_, request_.layers_size(), step,
+                                &suspects_);
 }
 
 void Client::ShareLostOwners(int64_t step, const std::vector<bool>& lost) {
   std::vector<Suspects::Change> changes;
   {
     MutexLock lock(&mu_);
-    for (size_t layer = 0; layer < lost.size(); ++layer) {
-      if (!lost[layer]) continue;
-      const std::string owner = routing_.Owner(static_cast<int>(layer), step,
-                                               routing_.active_epoch());
-      if (!owner.empty()) suspects_.AddShared(owner, timing_.clock->Now());
-    }
+    client::ShareLostOwners(routing_, step, lost, timing_.clock->Now(),
+                            &suspects_);
     changes = suspects_.TakeChanges();
   }
   LogChanges(changes);

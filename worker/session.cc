@@ -20,6 +20,7 @@
 #include "worker/gradient_replacer.h"
 #include "worker/session_dependencies.h"
 #include "worker/session_options.h"
+#include "worker/step_ballot.h"
 #include "worker/step_vote.h"
 
 namespace kronserve::worker {
@@ -234,15 +235,9 @@ absl::Status JoinedSession::Agree(
   }
   KRONSERVE_RETURN_IF_ERROR(
       broadcast_.Run(*parts_.job_group, *parts_.tools.kernels, *own, held));
-  StepBallot ballot;
-  ballot.epoch_held = parts_.client->held_epoch();
-  ballot.voided = !settings.void_reason.empty();
-  const std::vector<bool> lost = parts_.client->TakeLostOwners(next_step_);
-  for (size_t i = 0; i < held->size(); ++i) {
-    const HeldAnswer& layer = (*held)[i];
-    ballot.layers.push_back(
-        {layer.preconditioned, layer.version, layer.checksum, lost[i]});
-  }
+  const StepBallot ballot =
+      MakeBallot(*held, parts_.client->TakeLostOwners(next_step_),
+                 parts_.client->held_epoch(), !settings.void_reason.empty());
   KRONSERVE_ASSIGN_OR_RETURN(*decision, VoteStep(*parts_.job_group, ballot));
   parts_.client->ShareLostOwners(next_step_, decision->owner_lost);
   return absl::OkStatus();

@@ -1,0 +1,313 @@
+#include "tests/simulation/contribution_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/environment.h"
+#include "tests/simulation/server_node.h"
+
+namespace kronserve::simulation {
+namespace {
+
+std::string Where(const ServerNode& server, int layer) {
+  return absl::StrCat(server.process()->name(), ", layer ", layer);
+}
+
+}  // namespace
+
+void ContributionCheck::OnSent(int64_t world, int rank,
+                               const client::StepRequest& request) {
+  for (const client::Contribution& contribution : request.contributions) {
+    if (contribution.values == nullptr) continue;
+    const v1::ContributionItem& item = contribution.item;
+    const int64_t rows =
+        item.kind() == v1::FACTOR_KIND_INPUT ? item.loss_rows() : item.rows();
+    sent_[contribution.values.get()] = {
+        world, request.step,       rank, item.layer(), item.kind(),
+        rows,  contribution.values};
+  }
+}
+
+const ContributionCheck::Sent* ContributionCheck::Find(
+    const Tensor& values) const {
+  const auto found = sent_.find(values.get());
+  return found == sent_.end() ? nullptr : &found->second;
+}
+
+void ContributionCheck::OnConfigured(const ServerNode& server,
+                                     const v1::JobConfig& config) {
+  ServerBook& book = servers_[server.process().get()];
+  const int64_t world = config.world().version();
+  const uint64_t epoch = config.assignment().epoch();
+  // An older one changed nothing.
+  if (world < book.world || epoch <= book.epoch) return;
+  book.world = world;
+  book.epoch = epoch;
+  for (const v1::LayerOwner& owner : config.assignment().owners()) {
+    LayerBook& layer = book.layers[owner.layer()];
+    const bool owned = owner.server() == server.process()->name();
+    if (layer.owned && !owned) book.lost_layers = true;
+    if (layer.owned != owned) layer = LayerBook();
+    layer.owned = owned;
+  }
+}
+
+void ContributionCheck::OnStaged(const ServerNode& server,
+                                 const v1::PushFactorsHeader& header,
+                                 const v1::PushFactorsResponse& response,
+                                 absl::Time now) {
+  ServerBook& book = servers_[server.process().get()];
+  const v1::CallHeader& call = header.call();
+  for (int i = 0; i < header.items_size(); ++i) {
+    const v1::ContributionItem& item = header.items(i);
+    const Identity identity(call.world_version(), call.step(), item.layer(),
+                            call.rank(), item.kind());
+    Stage(absl::StrCat(Where(server, item.layer()), ", step ", call.step(),
+                       ", rank ", call.rank()),
+          identity, item, response.results(i).outcome(), now, &book);
+  }
+}
+
+void ContributionCheck::Stage(const std::string& where,
+                              const Identity& identity,
+                              const v1::ContributionItem& item,
+                              v1::ContributionOutcome outcome, absl::Time now,
+                              ServerBook* server) {
+  const auto& [world, step, index, rank, kind] = identity;
+  LayerBook& layer = server->layers[index];
+  RoundBook& round =
+      layer.rounds.try_emplace({world, step}, RoundBook{now, {}}).first->second;
+  switch (outcome) {
+    case v1::CONTRIBUTION_OUTCOME_ACCEPTED:
+      verdict_.Require(layer.accepted.insert(identity).second, [&] {
+        return absl::StrCat(where, ": one contribution was taken twice");
+      });
+      round.in[{rank, kind}] = item.body() == v1::CONTRIBUTION_BODY_DATA
+                                   ? Body::kData
+                                   : Body::kEmpty;
+      ++server->staged;
+      break;
+    case v1::CONTRIBUTION_OUTCOME_DUPLICATE:
+      verdict_.Require(layer.accepted.count(identity) > 0, [&] {
+        return absl::StrCat(where, ": a first contribution is a duplicate");
+      });
+      break;
+    case v1::CONTRIBUTION_OUTCOME_REFUSED:
+      // A repeat of a refused one is refused again and not counted.
+      if (!round.in.emplace(std::make_pair(rank, kind), Body::kRefused).second)
+        break;
+      ++server->staged;
+      break;
+    default:
+      ++server->staged;
+  }
+}
+
+void ContributionCheck::OnStepEnds(const ServerNode& server,
+                                   const v1::PreconditionHeader& header,
+                                   const absl::Status& status) {
+  if (!status.ok() && !absl::IsResourceExhausted(status)) return;
+  if (header.end() != v1::STEP_END_COMMIT) return;
+  const v1::CallHeader& call = header.call();
+  servers_[server.process().get()]
+      .commits[{call.world_version(), call.step()}]
+      .insert(call.rank());
+}
+
+// Notes these as merged; the ranks they came from.
+std::set<int> ContributionCheck::TakeParts(
+    const std::string& where,
+    const std::vector<server::MergeInput::Part>& parts, int layer,
+    v1::FactorKind kind, LayerBook* book, RoundKey* round) {
+  std::set<int> ranks;
+  for (const server::MergeInput::Part& part : parts) {
+    const Sent* sent = Find(part.sum);
+    const bool fits = sent != nullptr && sent->layer == layer &&
+                      sent->kind == kind && sent->rows == part.rows &&
+                      (ranks.empty() || sent->rank > *ranks.rbegin());
+    if (!verdict_.Require(fits, [&] {
+          return absl::StrCat(where,
+                              ": merges what nobody sent for this layer");
+        })) {
+      return ranks;
+    }
+    if (round->second < 0) *round = {sent->world, sent->step};
+    verdict_.Require(*round == RoundKey(sent->world, sent->step), [&] {
+      return absl::StrCat(where, ": one merge takes from steps ", round->second,
+                          " and ", sent->step);
+    });
+    const Identity identity(sent->world, sent->step, layer, sent->rank, kind);
+    verdict_.Require(book->merged.insert(identity).second, [&] {
+      return absl::StrCat(where, ", step ", sent->step, ", rank ", sent->rank,
+                          ": one contribution is merged twice");
+    });
+    verdict_.Require(book->accepted.count(identity) > 0, [&] {
+      return absl::StrCat(where, ", step ", sent->step, ", rank ", sent->rank,
+                          ": merged, but never taken");
+    });
+    ranks.insert(sent->rank);
+  }
+  return ranks;
+}
+
+void ContributionCheck::OnMergeBegins(const ServerNode& server,
+                                      const server::MergeTask& task,
+                                      absl::Time now) {
+  ServerBook& book = servers_[server.process().get()];
+  ++book.merging;
+  const int layer = task.key.layer;
+  LayerBook& mine = book.layers[layer];
+  const std::string where = Where(server, layer);
+  RoundKey round(0, -1);
+  const std::set<int> a = TakeParts(where, task.input.a, layer,
+                                    v1::FACTOR_KIND_INPUT, &mine, &round);
+  const std::set<int> g = TakeParts(where, task.input.g, layer,
+                                    v1::FACTOR_KIND_OUTPUT, &mine, &round);
+  verdict_.Require(a == g && !a.empty(), [&] {
+    return absl::StrCat(where, ", step ", round.second,
+                        ": A and G do not come from the same ranks");
+  });
+  verdict_.Require(mine.newest_merged < round, [&] {
+    return absl::StrCat(where, ": step ", round.second,
+                        " is merged after step ", mine.newest_merged.second);
+  });
+  mine.newest_merged = round;
+  CheckClosed(where, book, mine, layer, round, a, now);
+}
+
+// The round was complete, or its policy let it close without some.
+void ContributionCheck::CheckClosed(const std::string& where,
+                                    const ServerBook& server,
+                                    const LayerBook& book, int layer,
+                                    const RoundKey& round,
+                                    const std::set<int>& ranks,
+                                    absl::Time now) {
+  const std::vector<int>& expected = contributors_[round.first][layer];
+  const auto in = book.rounds.find(round);
+  const auto commits = server.commits.find(round);
+  if (in == book.rounds.end() || commits == server.commits.end()) {
+    verdict_.Require(false, [&] {
+      return absl::StrCat(where, ", step ", round.second,
+                          ": merged without a commit");
+    });
+    return;
+  }
+  const auto body = [&](int rank, int kind) {
+    const auto found = in->second.in.find({rank, kind});
+    return found == in->second.in.end() ? std::optional<Body>() : found->second;
+  };
+  size_t ready = 0;
+  size_t missing_data = 0;
+  for (const int rank : expected) {
+    const auto a = body(rank, v1::FACTOR_KIND_INPUT);
+    const auto g = body(rank, v1::FACTOR_KIND_OUTPUT);
+    const bool is_ready =
+        a.has_value() && g.has_value() && commits->second.count(rank) > 0;
+    ready += is_ready ? 1 : 0;
+    const bool has_data = a == Body::kData && g == Body::kData;
+    if (is_ready && has_data && ranks.count(rank) == 0) ++missing_data;
+    verdict_.Require(ranks.count(rank) == 0 || (is_ready && has_data), [&] {
+      return absl::StrCat(where, ", step ", round.second, ": rank ", rank,
+                          " is merged without its commit");
+    });
+  }
+  if (ready == expected.size() && missing_data == 0) return;
+  const v1::JobOptions& options = plan_.options;
+  const auto newer =
+      std::distance(book.rounds.upper_bound(round),
+                    book.rounds.lower_bound({round.first + 1, -1}));
+  const bool due = now >= in->second.first +
+                              absl::Milliseconds(options.round_deadline_ms()) ||
+                   newer >= options.max_open_rounds();
+  const bool enough =
+      static_cast<double>(ready) >=
+      options.min_round_share() * static_cast<double>(expected.size()) - 1e-9;
+  verdict_.Require(
+      options.round_policy() == v1::ROUND_POLICY_PARTIAL && due && enough, [&] {
+        return absl::StrCat(where, ", step ", round.second,
+                            ": closed early, with ", ready, " of ",
+                            expected.size(), " contributors in and committed");
+      });
+}
+
+void ContributionCheck::BeforeMergeEnds(const ServerNode& server,
+                                        const server::MergeTask& task) {
+  const server::LayerState* state =
+      server.core().FindLayerState(kJob, task.key.layer);
+  servers_[server.process().get()].layers[task.key.layer].updates_before =
+      state == nullptr ? 0 : state->updates();
+}
+
+void ContributionCheck::OnMergeEnds(const ServerNode& server,
+                                    const server::MergeTask& task) {
+  ServerBook& book = servers_[server.process().get()];
+  --book.merging;
+  LayerBook& mine = book.layers[task.key.layer];
+  const server::LayerState* state =
+      server.core().FindLayerState(kJob, task.key.layer);
+  // The layer may have gone meanwhile; then the merge went with it.
+  if (state == nullptr || state->updates() == mine.updates_before) return;
+  const auto parts = [&](const std::vector<server::MergeInput::Part>& from) {
+    std::vector<LayerOracle::Part> to;
+    for (const server::MergeInput::Part& part : from) {
+      const Sent* sent = Find(part.sum);
+      if (sent != nullptr) to.push_back({sent->values.get(), sent->rows});
+      merged_ += sent != nullptr ? 1 : 0;
+    }
+    return to;
+  };
+  mine.oracle.Merge(plan_.options.factor_init(), task.input.factor_decay,
+                    parts(task.input.a), task.input.scale_a,
+                    parts(task.input.g), task.input.scale_g);
+  verdict_.Require(mine.oracle.updates() == state->updates(), [&] {
+    return absl::StrCat(Where(server, task.key.layer), ": ", state->updates(),
+                        " updates, expected ", mine.oracle.updates());
+  });
+  const std::string difference =
+      mine.oracle.Difference(*state->averages().a, *state->averages().g);
+  verdict_.Require(difference.empty(), [&] {
+    return absl::StrCat(Where(server, task.key.layer), ", update ",
+                        state->updates(), ": average ", difference);
+  });
+}
+
+void ContributionCheck::OnServer(const ServerNode& server) {
+  const ServerBook& book = servers_[server.process().get()];
+  // Merges that wait behind a running one are not seen from outside.
+  if (book.merging == 0) CheckSum(server, book);
+}
+
+// What was taken is what ended as one of the six, or is still open.
+void ContributionCheck::CheckSum(const ServerNode& server,
+                                 const ServerBook& book) {
+  int64_t open = 0;
+  for (const auto& [index, layer] : book.layers) {
+    const server::LayerState* state = server.core().FindLayerState(kJob, index);
+    if (state == nullptr) continue;
+    const RoundKey closed(book.world, state->rounds().closed_through());
+    for (auto it = layer.rounds.upper_bound(closed); it != layer.rounds.end();
+         ++it) {
+      for (const auto& [who, body] : it->second.in) {
+        open += body != Body::kRefused ? 1 : 0;
+      }
+    }
+  }
+  const v1::ServerCounters counters = server.core().Status().counters();
+  const int64_t ended =
+      counters.contributions_merged() + counters.contributions_empty() +
+      counters.contributions_void() + counters.contributions_refused() +
+      counters.contributions_late() + counters.contributions_lost();
+  const int64_t left = book.staged - ended - open;
+  verdict_.Require(book.lost_layers ? left >= 0 : left == 0, [&] {
+    return absl::StrCat(server.process()->name(), ": ", book.staged,
+                        " contributions came; ended: merged ",
+                        counters.contributions_merged(), ", empty ",
+                        counters.contributions_empty(), ", void ",
+                        counters.contributions_void(), ", refused ",
+                        counters.contributions_refused(), ", late ",
+                        counters.contributions_late(), ", lost ",
+                        counters.contributions_lost(), "; open ", open);
+  });
+}
+
+}  // namespace kronserve::simulation

@@ -1,0 +1,57 @@
+#include "tests/simulation/service_check.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace kronserve::simulation {
+namespace {
+
+// Two lease times, as the scheduler counts them.
+constexpr absl::Duration kTwoLeases = absl::Seconds(12);
+// A wait of this share of the budget is a long one.
+constexpr double kLong = 0.7;
+
+}  // namespace
+
+void ServiceCheck::OnWaited(int64_t world, int64_t step, int rank,
+                            absl::Duration waited, bool was_frozen) {
+  if (was_frozen) return;
+  const absl::Duration budget =
+      absl::Milliseconds(plan_.options.step_budget_ms());
+  verdict_.Require(waited <= budget, [&] {
+    return absl::StrCat("world ", world, ", step ", step, ": rank ", rank,
+                        " waited ", absl::FormatDuration(waited),
+                        " with a budget of ", absl::FormatDuration(budget));
+  });
+  if (waited < kLong * budget) return;
+  long_steps_.insert({world, step});
+  const auto steps = static_cast<int64_t>(long_steps_.size());
+  verdict_.Require(!plan_.only_losses || steps <= losses_, [&] {
+    return absl::StrCat("world ", world, ", step ", step, ": rank ", rank,
+                        " waited ", absl::FormatDuration(waited), "; that is ",
+                        steps, " long steps and ", losses_, " lost servers");
+  });
+}
+
+void ServiceCheck::OnOutcome(absl::Duration now, int64_t step, bool voided,
+                             const std::vector<AppliedLayer>& layers,
+                             const std::vector<std::string>& why) {
+  ++steps_;
+  if (voided || now < plan_.faults_end + kTwoLeases) return;
+  ++served_;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    verdict_.Require(layers[i].preconditioned, [&] {
+      return absl::StrCat("step ", step, " at ", absl::FormatDuration(now),
+                          ", two leases after the last fault: layer ", i,
+                          " is not served: ", why[i]);
+    });
+  }
+}
+
+void ServiceCheck::Finish() {
+  verdict_.Require(served_ > 0, [&] {
+    return absl::StrCat("the job makes no steps after the faults; it made ",
+                        steps_, " in all");
+  });
+}
+
+}  // namespace kronserve::simulation
