@@ -61,7 +61,6 @@ RoundRules MakeRoundRules(const v1::JobOptions& options) {
   rules.min_share = options.min_round_share();
   rules.deadline = absl::Milliseconds(options.round_deadline_ms());
   rules.max_open = options.max_open_rounds();
-  rules.close_when_passed = !rules.partial && options.max_staleness() == 0;
   return rules;
 }
 

@@ -83,8 +83,7 @@ std::optional<CloseAs> LayerRounds::Decide(const Round& round,
   }
   const bool forced =
       num_open() > rules_.max_open || step < close_before_ ||
-      (rules_.partial && now >= round.opened() + rules_.deadline) ||
-      (rules_.close_when_passed && ledger.IsPassedByAll(step));
+      (rules_.partial && now >= round.opened() + rules_.deadline);
   if (!forced) return std::nullopt;
   const double share = round.ReadyShare(
       [&](int rank) { return ledger.IsCommitted(step, rank); });
@@ -93,6 +92,7 @@ std::optional<CloseAs> LayerRounds::Decide(const Round& round,
 }
 
 void LayerRounds::Pass(int64_t step) {
+  if (!rules_.partial) CloseBefore(step);
   if (open_.empty()) closed_through_ = std::max(closed_through_, step - 1);
 }
 

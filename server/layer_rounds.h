@@ -27,10 +27,6 @@ struct RoundRules {
   double min_share = 0.5;
   absl::Duration deadline = absl::Seconds(1);
   int max_open = 2;
-  // Close a round once every rank has ended a later step: in a synchronous job
-  // no push of it can still be under way, and waiting for a further round to
-  // push it out would cost each step in between its whole budget.
-  bool close_when_passed = false;
 };
 
 // Thread safety: none.
@@ -74,7 +70,10 @@ class LayerRounds {
   // A rank has ended `step`. Ranks begin a step only after the vote on the one
   // before, so no push of an earlier step is to be expected any more: without
   // an open round the steps before are closed. Or a layer that was placed here
-  // between two rounds would wait for a round that went to its lost owner.
+  // between two rounds would wait for a round that went to its lost owner. An
+  // open round that waits for all closes too: with a rank that took this server
+  // for lost it would never be complete, and each step up to the next round
+  // would wait for it in vain.
   void Pass(int64_t step);
 
   // Nothing of the steps before `step` is to be expected any more: their rounds

@@ -312,12 +312,16 @@ void ServerCore::SeeProgress(
   }
 }
 
+const HeldLayer* ServerCore::FindHeldLayer(const std::string& job,
+                                           int layer) const {
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : it->second->FindLayer(layer);
+}
+
 const LayerState* ServerCore::FindLayerState(const std::string& job,
                                              int layer) const {
-  const auto it = jobs_.find(job);
-  if (it == jobs_.end()) return nullptr;
-  const HeldLayer* owned = it->second->FindLayer(layer);
-  return owned == nullptr ? nullptr : &owned->state;
+  const HeldLayer* held = FindHeldLayer(job, layer);
+  return held == nullptr ? nullptr : &held->state;
 }
 
 }  // namespace kronserve::server

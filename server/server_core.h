@@ -182,6 +182,7 @@ class ServerCore {
   void SeeTerm(uint64_t term) { term_ = std::max(term_, term); }
 
   // Null when the job or layer is not here; for tests and simulations.
+  const HeldLayer* FindHeldLayer(const std::string& job, int layer) const;
   const LayerState* FindLayerState(const std::string& job, int layer) const;
 
  private:

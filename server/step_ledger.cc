@@ -1,16 +1,12 @@
 #include "server/step_ledger.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace kronserve::server {
 
-StepLedger::StepLedger(int world_size)
-    : world_size_(world_size), newest_(world_size, -1) {}
+StepLedger::StepLedger(int world_size) : world_size_(world_size) {}
 
-StepLedger::Step& StepLedger::Open(int64_t step, int rank) {
-  newest_[rank] = std::max(newest_[rank], step);
+StepLedger::Step& StepLedger::Open(int64_t step) {
   Step& entry = steps_[step];
   entry.committed.resize(world_size_);
   return entry;
@@ -22,14 +18,14 @@ const StepLedger::Step* StepLedger::Find(int64_t step) const {
 }
 
 void StepLedger::Commit(int64_t step, int rank) {
-  Step& entry = Open(step, rank);
+  Step& entry = Open(step);
   if (entry.committed[rank]) return;
   entry.committed[rank] = true;
   ++entry.num_committed;
 }
 
 void StepLedger::Void(int64_t step, int rank, const std::string& reason) {
-  Step& entry = Open(step, rank);
+  Step& entry = Open(step);
   if (entry.voided) return;
   entry.voided = true;
   entry.void_reason = absl::StrCat("rank ", rank, ": ", reason);
@@ -43,10 +39,6 @@ bool StepLedger::IsCommitted(int64_t step, int rank) const {
 bool StepLedger::IsCommittedByAll(int64_t step) const {
   const Step* entry = Find(step);
   return entry != nullptr && entry->num_committed == world_size_;
-}
-
-bool StepLedger::IsPassedByAll(int64_t step) const {
-  return *std::min_element(newest_.begin(), newest_.end()) > step;
 }
 
 const std::string* StepLedger::VoidReason(int64_t step) const {

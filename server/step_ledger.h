@@ -29,8 +29,6 @@ class StepLedger {
   bool IsCommitted(int64_t step, int rank) const;
   // Every rank has committed `step`.
   bool IsCommittedByAll(int64_t step) const;
-  // Every rank has ended some step after `step`.
-  bool IsPassedByAll(int64_t step) const;
   // "rank 1: overflow"; null when the step is not void.
   const std::string* VoidReason(int64_t step) const;
 
@@ -49,12 +47,11 @@ class StepLedger {
     std::string void_reason;
   };
 
-  Step& Open(int64_t step, int rank);
+  Step& Open(int64_t step);
   const Step* Find(int64_t step) const;
 
   int world_size_;
   std::map<int64_t, Step> steps_;
-  std::vector<int64_t> newest_;  // [world_size], newest step a rank ended.
 };
 
 }  // namespace kronserve::server

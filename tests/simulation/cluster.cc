@@ -8,6 +8,8 @@ namespace kronserve::simulation {
 namespace {
 
 constexpr absl::Duration kSaveEvery = absl::Seconds(2);
+constexpr absl::Duration kAskTimeout = absl::Seconds(1);
+constexpr absl::Duration kAskAgain = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -23,10 +25,13 @@ Cluster::Cluster(Environment* env)
 void Cluster::Run() {
   env_->network.SetWeather(env_->plan.weather);
   StartScheduler();
-  for (int i = 0; i < env_->plan.servers; ++i) StartServer(i);
   for (int i = 0; i < env_->plan.ranks(); ++i) StartRank(i, saved_);
   SaveTraining();
   const absl::Time start = env_->now();
+  for (int i = 0; i < env_->plan.servers; ++i) {
+    env_->queue.At(start + env_->plan.starts[i], nullptr,
+                   [this, i] { StartServer(i); });
+  }
   for (const Fault& fault : env_->plan.faults) {
     env_->queue.At(start + fault.at, nullptr, [this, fault] { Begin(fault); });
     if (fault.at + fault.lasts >= env_->plan.faults_end) continue;
@@ -47,7 +52,7 @@ void Cluster::StartScheduler() {
 
 void Cluster::StartServer(int index) {
   all_servers_.push_back(std::make_unique<ServerNode>(
-      env_, absl::StrCat("s", index), env_->random.NextId()));
+      env_, &checkpoints_, absl::StrCat("s", index), env_->random.NextId()));
   servers_[index] = all_servers_.back().get();
 }
 
@@ -106,6 +111,10 @@ void Cluster::Begin(const Fault& fault) {
     case FaultKind::kCutServer:
     case FaultKind::kCutServerLink:
       return CutServer(fault, true);
+    case FaultKind::kDrainServer:
+      return Drain(fault.target, /*undo=*/false);
+    case FaultKind::kPinLayer:
+      return Pin(fault.layer, absl::StrCat("s", fault.target));
     case FaultKind::kKillRank:
     case FaultKind::kFreezeRank:
     case FaultKind::kBreakGroup:
@@ -116,6 +125,7 @@ void Cluster::Begin(const Fault& fault) {
 }
 
 void Cluster::BeginAtServer(const Fault& fault) {
+  if (servers_[fault.target] == nullptr) return;
   const ProcessPtr& process = servers_[fault.target]->process();
   if (!process->alive()) return;
   env_->checks.service.OnLoss();
@@ -181,7 +191,15 @@ void Cluster::End(const Fault& fault) {
   env_->Say("repair", [&] {
     return absl::StrCat(NameOf(fault.kind), " ", fault.target);
   });
+  const bool of_server = fault.kind == FaultKind::kKillServer ||
+                         fault.kind == FaultKind::kLoseServer ||
+                         fault.kind == FaultKind::kFreezeServer;
+  if (of_server && servers_[fault.target] == nullptr) return;
   switch (fault.kind) {
+    case FaultKind::kDrainServer:
+      return Drain(fault.target, /*undo=*/true);
+    case FaultKind::kPinLayer:
+      return Pin(fault.layer, "");
     case FaultKind::kKillServer:
     case FaultKind::kLoseServer:
       if (!servers_[fault.target]->process()->alive()) {
@@ -222,6 +240,48 @@ void Cluster::RepairAll() {
   env_->network.SetWeather(NetworkWeather());
   schedulers_.back()->SetDiskFull(false);
   for (const Fault& fault : env_->plan.faults) End(fault);
+}
+
+template <typename Response>
+void Cluster::Ask(std::function<absl::StatusOr<Response>(
+                      scheduler::SchedulerCore*, absl::Time)>
+                      ask) {
+  const auto done = [this, ask](const absl::StatusOr<Response>& response) {
+    env_->Say("operator", [&] { return response.status().ToString(); });
+    const bool again = absl::IsUnavailable(response.status()) ||
+                       absl::IsDeadlineExceeded(response.status());
+    if (!again) return;
+    env_->queue.After(kAskAgain, operator_,
+                      [this, ask] { Ask<Response>(ask); });
+  };
+  env_->network.Begin(
+      operator_, kScheduler, kAskTimeout,
+      [ask, done](Endpoint* endpoint, const CallPtr& call) {
+        static_cast<SchedulerNode*>(endpoint)->Answer<Response>(call, ask,
+                                                                done);
+      },
+      [done](const absl::Status& status) { done(status); });
+}
+
+void Cluster::Drain(int server, bool undo) {
+  v1::DrainServerRequest request;
+  request.set_server(absl::StrCat("s", server));
+  request.set_undo(undo);
+  Ask<v1::DrainServerResponse>(
+      [request](scheduler::SchedulerCore* core, absl::Time now) {
+        return core->DrainServer(request, now);
+      });
+}
+
+void Cluster::Pin(int layer, const std::string& server) {
+  v1::PinLayersRequest request;
+  request.set_job(kJob);
+  request.add_layers(env_->plan.layers[layer].name());
+  request.set_server(server);
+  Ask<v1::PinLayersResponse>(
+      [request](scheduler::SchedulerCore* core, absl::Time now) {
+        return core->PinLayers(request, now);
+      });
 }
 
 }  // namespace kronserve::simulation

@@ -6,6 +6,7 @@
 #define KRONSERVE_TESTS_SIMULATION_CLUSTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,12 +46,20 @@ class Cluster final : public Launcher {
   void BeginAtScheduler(const Fault& fault);
   void CutServer(const Fault& fault, bool cut);
   void RepairAll();
+  // What a person asks of the scheduler; asked again until it is answered.
+  template <typename Response>
+  void Ask(std::function<absl::StatusOr<Response>(scheduler::SchedulerCore*,
+                                                  absl::Time)>
+               ask);
+  void Drain(int server, bool undo);
+  void Pin(int layer, const std::string& server);
   // A rank died or the ranks lost one another: all join again.
   void RestartRanks();
   const TrainingState* LivingState() const;
 
   Environment* const env_;
   SimulatedStore store_;
+  SimulatedCheckpoints checkpoints_;
   // Dead ones stay: events that will not run any more point to them.
   std::vector<std::unique_ptr<SchedulerNode>> schedulers_;
   std::vector<std::unique_ptr<ServerNode>> all_servers_;
@@ -58,6 +67,7 @@ class Cluster final : public Launcher {
   std::vector<ServerNode*> servers_;  // The newest life of each.
   std::vector<RankNode*> ranks_;
   std::map<int64_t, std::unique_ptr<JobGroup>> groups_;  // By world.
+  const ProcessPtr operator_ = std::make_shared<Process>("operator");
   int64_t restart_count_ = 0;
   TrainingState saved_;
 };

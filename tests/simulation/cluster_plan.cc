@@ -69,6 +69,10 @@ NetworkWeather DrawWeather(Random* random) {
 
 FaultKind DrawKind(const ClusterPlan& plan, Random* random) {
   if (plan.only_losses) return static_cast<FaultKind>(random->Below(3));
+  // Moves are what most can go wrong with.
+  if (random->Chance(0.25)) {
+    return random->Chance(0.7) ? FaultKind::kDrainServer : FaultKind::kPinLayer;
+  }
   return static_cast<FaultKind>(random->Below(kFaultKinds));
 }
 
@@ -83,6 +87,8 @@ Fault DrawFault(const ClusterPlan& plan, Random* random) {
                        fault.kind == FaultKind::kFreezeRank;
   fault.target =
       static_cast<int>(random->Below(of_rank ? plan.ranks() : plan.servers));
+  fault.layer =
+      static_cast<int>(random->Below(static_cast<int64_t>(plan.layers.size())));
   fault.direction = static_cast<int>(random->Below(3));
   fault.peer = static_cast<int>(random->Between(-1, plan.ranks() - 1));
   return fault;
@@ -101,9 +107,10 @@ void DrawFaults(Random* random, ClusterPlan* plan) {
 
 const char* NameOf(FaultKind kind) {
   static constexpr const char* kNames[kFaultKinds] = {
-      "kill server", "lose server",    "freeze server",    "cut server",
-      "cut link",    "kill scheduler", "freeze scheduler", "cut scheduler",
-      "kill rank",   "freeze rank",    "break group",      "disk full"};
+      "kill server",  "lose server",    "freeze server",    "cut server",
+      "cut link",     "kill scheduler", "freeze scheduler", "cut scheduler",
+      "kill rank",    "freeze rank",    "break group",      "disk full",
+      "drain server", "pin layer"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -126,11 +133,20 @@ ClusterPlan MakeClusterPlan(uint64_t seed) {
     plan.empty = random.Chance(0.3) ? 0.05 : 0;
     plan.damaged = random.Chance(0.3) ? 0.03 : 0;
   }
+  plan.checkpoints = random.Chance(0.6);
+  plan.checkpoint_interval =
+      random.Between(absl::Milliseconds(300), absl::Seconds(4));
   plan.fastest_step = absl::Milliseconds(20);
   plan.slowest_step = absl::Milliseconds(random.Chance(0.5) ? 500 : 150);
   plan.longest_task = absl::Milliseconds(random.Between(1, 20));
   plan.faults_end = random.Between(absl::Seconds(8), absl::Seconds(20));
   plan.end = plan.faults_end + kCalm;
+  for (int i = 0; i < plan.servers; ++i) {
+    const bool late = i > 0 && !plan.only_losses && random.Chance(0.2);
+    plan.starts.push_back(
+        late ? random.Between(absl::Seconds(1), plan.faults_end)
+             : absl::ZeroDuration());
+  }
   DrawFaults(&random, &plan);
   return plan;
 }
@@ -148,7 +164,16 @@ std::vector<std::string> Describe(const ClusterPlan& plan) {
   lines.push_back(plan.options.ShortDebugString());
   lines.push_back(absl::StrCat(
       "network: lost ", plan.weather.lost, ", reset ", plan.weather.reset,
-      ", repeated ", plan.weather.repeated, ", late ", plan.weather.late));
+      ", repeated ", plan.weather.repeated, ", late ", plan.weather.late,
+      plan.checkpoints
+          ? absl::StrCat("; checkpoints every ",
+                         absl::FormatDuration(plan.checkpoint_interval))
+          : "; no checkpoints"));
+  for (int i = 0; i < plan.servers; ++i) {
+    if (plan.starts[i] == absl::ZeroDuration()) continue;
+    lines.push_back(absl::StrCat("server ", i, " joins at ",
+                                 absl::FormatDuration(plan.starts[i])));
+  }
   for (const Fault& fault : plan.faults) {
     lines.push_back(absl::StrCat(
         "at ", absl::FormatDuration(fault.at), " for ",

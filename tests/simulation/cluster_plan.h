@@ -26,10 +26,12 @@ enum class FaultKind {
   kCutScheduler,  // From everybody.
   kKillRank,
   kFreezeRank,
-  kBreakGroup,  // The ranks lose one another, and all live.
-  kDiskFull,    // The scheduler's store refuses writes.
+  kBreakGroup,   // The ranks lose one another, and all live.
+  kDiskFull,     // The scheduler's store refuses writes.
+  kDrainServer,  // Layers move away, and may come back.
+  kPinLayer,     // One layer moves to a server.
 };
-inline constexpr int kFaultKinds = 12;
+inline constexpr int kFaultKinds = 14;
 
 const char* NameOf(FaultKind kind);
 
@@ -38,6 +40,7 @@ struct Fault {
   absl::Duration at;
   absl::Duration lasts;  // Then what was killed starts again, and so on.
   int target = 0;        // Server or rank.
+  int layer = 0;         // Of kPinLayer.
   int direction = 0;     // Of a cut: 0 both, 1 from, 2 to the target.
   int peer = -1;         // Of kCutServerLink: a rank; -1: the scheduler.
 };
@@ -47,10 +50,13 @@ inline constexpr int kMostLayers = 5;
 struct ClusterPlan {
   uint64_t seed = 0;
   int servers = 1;
-  std::vector<std::string> nodes;  // [ranks]
+  std::vector<absl::Duration> starts;  // [servers], when each first starts.
+  std::vector<std::string> nodes;      // [ranks]
   std::vector<v1::LayerSpec> layers;
   v1::JobOptions options;
   NetworkWeather weather;    // While faults last; then it is fair.
+  bool checkpoints = false;  // Servers write their layers, and read them.
+  absl::Duration checkpoint_interval;
   bool only_losses = false;  // Servers are lost, and nothing else happens.
 
   // Chances, per rank and step, or per contribution.

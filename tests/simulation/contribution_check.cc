@@ -1,8 +1,10 @@
 #include "tests/simulation/contribution_check.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/held_layer.h"
 #include "tests/simulation/environment.h"
 #include "tests/simulation/server_node.h"
 
@@ -34,6 +36,22 @@ const ContributionCheck::Sent* ContributionCheck::Find(
   return found == sent_.end() ? nullptr : &found->second;
 }
 
+// The books of a server, as its core holds layers now: a state that is not the
+// one of before begins with nothing.
+ContributionCheck::ServerBook& ContributionCheck::Sync(
+    const ServerNode& server) {
+  ServerBook& book = servers_[server.process().get()];
+  for (int layer = 0; layer < static_cast<int>(plan_.layers.size()); ++layer) {
+    const server::HeldLayer* held = server.core().FindHeldLayer(kJob, layer);
+    const uint64_t instance = held == nullptr ? 0 : held->instance;
+    LayerBook& mine = book.layers[layer];
+    if (mine.instance == instance) continue;
+    mine = LayerBook();
+    mine.instance = instance;
+  }
+  return book;
+}
+
 void ContributionCheck::OnConfigured(const ServerNode& server,
                                      const v1::JobConfig& config) {
   ServerBook& book = servers_[server.process().get()];
@@ -43,20 +61,28 @@ void ContributionCheck::OnConfigured(const ServerNode& server,
   if (world < book.world || epoch <= book.epoch) return;
   book.world = world;
   book.epoch = epoch;
+  const std::set<int> before = std::exchange(book.mine, {});
+  const std::string& name = server.process()->name();
   for (const v1::LayerOwner& owner : config.assignment().owners()) {
-    LayerBook& layer = book.layers[owner.layer()];
-    const bool owned = owner.server() == server.process()->name();
-    if (layer.owned && !owned) book.lost_layers = true;
-    if (layer.owned != owned) layer = LayerBook();
-    layer.owned = owned;
+    const int layer = owner.layer();
+    if (owner.server() != name && owner.source() != name) continue;
+    book.mine.insert(layer);
+    const server::HeldLayer* held = server.core().FindHeldLayer(kJob, layer);
+    const bool kept = held != nullptr && held->instance != 0 &&
+                      held->instance == book.layers[layer].instance;
+    verdict_.Require(before.count(layer) > 0 || !kept, [&] {
+      return absl::StrCat(Where(server, layer), ": epoch ", epoch,
+                          " goes on with the state of an older epoch");
+    });
   }
+  Sync(server);
 }
 
 void ContributionCheck::OnStaged(const ServerNode& server,
                                  const v1::PushFactorsHeader& header,
                                  const v1::PushFactorsResponse& response,
                                  absl::Time now) {
-  ServerBook& book = servers_[server.process().get()];
+  ServerBook& book = Sync(server);
   const v1::CallHeader& call = header.call();
   for (int i = 0; i < header.items_size(); ++i) {
     const v1::ContributionItem& item = header.items(i);
@@ -153,7 +179,7 @@ std::set<int> ContributionCheck::TakeParts(
 void ContributionCheck::OnMergeBegins(const ServerNode& server,
                                       const server::MergeTask& task,
                                       absl::Time now) {
-  ServerBook& book = servers_[server.process().get()];
+  ServerBook& book = Sync(server);
   ++book.merging;
   const int layer = task.key.layer;
   LayerBook& mine = book.layers[layer];
@@ -172,6 +198,12 @@ void ContributionCheck::OnMergeBegins(const ServerNode& server,
                         " is merged after step ", mine.newest_merged.second);
   });
   mine.newest_merged = round;
+  mine.merging.clear();
+  for (const int rank : a) {
+    for (const int kind : {v1::FACTOR_KIND_INPUT, v1::FACTOR_KIND_OUTPUT}) {
+      mine.merging.emplace(round.first, round.second, layer, rank, kind);
+    }
+  }
   CheckClosed(where, book, mine, layer, round, a, now);
 }
 
@@ -234,19 +266,24 @@ void ContributionCheck::BeforeMergeEnds(const ServerNode& server,
                                         const server::MergeTask& task) {
   const server::LayerState* state =
       server.core().FindLayerState(kJob, task.key.layer);
-  servers_[server.process().get()].layers[task.key.layer].updates_before =
+  Sync(server).layers[task.key.layer].updates_before =
       state == nullptr ? 0 : state->updates();
 }
 
 void ContributionCheck::OnMergeEnds(const ServerNode& server,
                                     const server::MergeTask& task) {
-  ServerBook& book = servers_[server.process().get()];
+  ServerBook& book = Sync(server);
   --book.merging;
   LayerBook& mine = book.layers[task.key.layer];
   const server::LayerState* state =
       server.core().FindLayerState(kJob, task.key.layer);
   // The layer may have gone meanwhile; then the merge went with it.
   if (state == nullptr || state->updates() == mine.updates_before) return;
+  mine.merging.clear();
+  const std::string where = Where(server, task.key.layer);
+  verdict_.Require(task.key.instance == mine.instance, [&] {
+    return absl::StrCat(where, ": takes the merge of an older state");
+  });
   const auto parts = [&](const std::vector<server::MergeInput::Part>& from) {
     std::vector<LayerOracle::Part> to;
     for (const server::MergeInput::Part& part : from) {
@@ -259,21 +296,62 @@ void ContributionCheck::OnMergeEnds(const ServerNode& server,
   mine.oracle.Merge(plan_.options.factor_init(), task.input.factor_decay,
                     parts(task.input.a), task.input.scale_a,
                     parts(task.input.g), task.input.scale_g);
-  verdict_.Require(mine.oracle.updates() == state->updates(), [&] {
-    return absl::StrCat(Where(server, task.key.layer), ": ", state->updates(),
-                        " updates, expected ", mine.oracle.updates());
+  CheckAverages(where, mine, *state);
+}
+
+void ContributionCheck::CheckAverages(const std::string& where,
+                                      const LayerBook& book,
+                                      const server::LayerState& state) {
+  verdict_.Require(book.oracle.updates() == state.updates(), [&] {
+    return absl::StrCat(where, ": ", state.updates(), " updates, expected ",
+                        book.oracle.updates());
   });
+  if (state.updates() == 0) return;
   const std::string difference =
-      mine.oracle.Difference(*state->averages().a, *state->averages().g);
+      book.oracle.Difference(*state.averages().a, *state.averages().g);
   verdict_.Require(difference.empty(), [&] {
-    return absl::StrCat(Where(server, task.key.layer), ", update ",
-                        state->updates(), ": average ", difference);
+    return absl::StrCat(where, ", update ", state.updates(), ": average ",
+                        difference);
   });
 }
 
+ContributionCheck::Lineage ContributionCheck::OnStateLeaves(
+    const ServerNode& server, int layer) {
+  auto lineage = std::make_shared<LayerBook>(Sync(server).layers[layer]);
+  // A merge that runs is not in the state yet.
+  for (const Identity& identity : lineage->merging) {
+    lineage->merged.erase(identity);
+  }
+  lineage->newest_merged = {0, -1};
+  for (const Identity& identity : lineage->merged) {
+    lineage->newest_merged =
+        std::max(lineage->newest_merged,
+                 RoundKey(std::get<0>(identity), std::get<1>(identity)));
+  }
+  return lineage;
+}
+
+void ContributionCheck::OnStateCame(const ServerNode& server, int layer,
+                                    const Lineage& lineage, bool from_server) {
+  ++(from_server ? handed_over_ : restored_);
+  LayerBook& mine = Sync(server).layers[layer];
+  const server::LayerState* state = server.core().FindLayerState(kJob, layer);
+  mine.oracle = lineage->oracle;
+  mine.merged.insert(lineage->merged.begin(), lineage->merged.end());
+  // What had come and was not merged is closed, or lost with that server.
+  mine.accepted.insert(lineage->accepted.begin(), lineage->accepted.end());
+  mine.newest_merged = std::max(mine.newest_merged, lineage->newest_merged);
+  CheckAverages(Where(server, layer), mine, *state);
+}
+
 void ContributionCheck::OnServer(const ServerNode& server) {
-  const ServerBook& book = servers_[server.process().get()];
-  // Merges that wait behind a running one are not seen from outside.
+  const ServerBook& book = Sync(server);
+  // Merges that wait, for a running one or for the layer's state, are not seen
+  // from outside.
+  for (const auto& [layer, mine] : book.layers) {
+    const server::HeldLayer* held = server.core().FindHeldLayer(kJob, layer);
+    if (held != nullptr && held->is_awaited() && !held->state.IsQuiet()) return;
+  }
   if (book.merging == 0) CheckSum(server, book);
 }
 
@@ -298,7 +376,7 @@ void ContributionCheck::CheckSum(const ServerNode& server,
       counters.contributions_void() + counters.contributions_refused() +
       counters.contributions_late() + counters.contributions_lost();
   const int64_t left = book.staged - ended - open;
-  verdict_.Require(book.lost_layers ? left >= 0 : left == 0, [&] {
+  verdict_.Require(left == 0, [&] {
     return absl::StrCat(server.process()->name(), ": ", book.staged,
                         " contributions came; ended: merged ",
                         counters.contributions_merged(), ", empty ",

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "client/step_core.h"
 #include "server/effects.h"
+#include "server/layer_state.h"
 #include "tests/simulation/cluster_plan.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/layer_oracle.h"
@@ -30,7 +32,13 @@ namespace kronserve::simulation {
 class ServerNode;
 
 class ContributionCheck {
+ private:
+  struct LayerBook;
+
  public:
+  // What is known of a layer's state: it travels with the state.
+  using Lineage = std::shared_ptr<const LayerBook>;
+
   ContributionCheck(const ClusterPlan& plan, Verdict* verdict)
       : plan_(plan), verdict_(*verdict) {}
 
@@ -53,10 +61,17 @@ class ContributionCheck {
                      absl::Time now);
   void BeforeMergeEnds(const ServerNode& server, const server::MergeTask& task);
   void OnMergeEnds(const ServerNode& server, const server::MergeTask& task);
+  // The layer's state is about to be sent or written.
+  Lineage OnStateLeaves(const ServerNode& server, int layer);
+  // A server took a state that was sent or written.
+  void OnStateCame(const ServerNode& server, int layer, const Lineage& lineage,
+                   bool from_server);
   // After every input of a server.
   void OnServer(const ServerNode& server);
 
   int64_t merged() const { return merged_; }
+  int64_t handed_over() const { return handed_over_; }
+  int64_t restored() const { return restored_; }
 
  private:
   struct Sent {
@@ -78,10 +93,11 @@ class ContributionCheck {
     std::map<std::pair<int, int>, Body> in;  // Per rank and kind.
   };
   struct LayerBook {
-    bool owned = false;
+    uint64_t instance = 0;  // Of the state in the core; 0: not held.
     LayerOracle oracle;
     std::set<Identity> accepted;
     std::set<Identity> merged;
+    std::set<Identity> merging;  // Of the merge that runs.
     RoundKey newest_merged = {0, -1};
     std::map<RoundKey, RoundBook> rounds;
     int64_t updates_before = 0;
@@ -89,13 +105,16 @@ class ContributionCheck {
   struct ServerBook {
     int64_t world = 0;
     uint64_t epoch = 0;
+    std::set<int> mine;  // Layers that the configuration gives or leaves here.
     std::map<int, LayerBook> layers;
     std::map<RoundKey, std::set<int>> commits;
     int64_t merging = 0;
-    bool lost_layers = false;
     int64_t staged = 0;  // Answered as something else than a repeat.
   };
 
+  ServerBook& Sync(const ServerNode& server);
+  void CheckAverages(const std::string& where, const LayerBook& book,
+                     const server::LayerState& state);
   const Sent* Find(const Tensor& values) const;
   void Stage(const std::string& where, const Identity& identity,
              const v1::ContributionItem& item, v1::ContributionOutcome outcome,
@@ -115,6 +134,8 @@ class ContributionCheck {
   std::map<int64_t, std::vector<std::vector<int>>> contributors_;
   std::map<const Process*, ServerBook> servers_;
   int64_t merged_ = 0;
+  int64_t handed_over_ = 0;
+  int64_t restored_ = 0;
 };
 
 }  // namespace kronserve::simulation

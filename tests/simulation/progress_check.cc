@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/held_layer.h"
 #include "tests/simulation/environment.h"
 #include "tests/simulation/server_node.h"
 
@@ -74,19 +75,16 @@ void ProgressCheck::OnServer(const ServerNode& server) {
     seen.epoch = held.epoch();
   }
   for (int layer = 0; layer < kMostLayers; ++layer) {
-    const server::LayerState* state = core.FindLayerState(kJob, layer);
-    if (state == nullptr) {
-      seen.closed.erase(layer);
-      continue;
-    }
-    std::pair<const void*, int64_t>& known = seen.closed[layer];
-    const int64_t now = state->rounds().closed_through();
-    verdict_.Require(known.first != state || now >= known.second, [&] {
+    const server::HeldLayer* held = core.FindHeldLayer(kJob, layer);
+    if (held == nullptr) continue;
+    std::pair<uint64_t, int64_t>& known = seen.closed[layer];
+    const int64_t now = held->state.rounds().closed_through();
+    verdict_.Require(known.first != held->instance || now >= known.second, [&] {
       return absl::StrCat(name, ", layer ", layer,
                           ": closed_through went back from ", known.second,
                           " to ", now);
     });
-    known = {state, now};
+    known = {held->instance, now};
   }
 }
 

@@ -43,8 +43,8 @@ class ProgressCheck {
     uint64_t term = 0;
     uint64_t epoch = 0;
     int64_t world = 0;
-    // Per layer: world, instance of the state, closed_through.
-    std::map<int, std::pair<const void*, int64_t>> closed;
+    // Per layer: instance of its state, closed_through.
+    std::map<int, std::pair<uint64_t, int64_t>> closed;
   };
   struct RankSeen {
     int64_t world = 0;

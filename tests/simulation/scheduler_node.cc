@@ -59,6 +59,12 @@ void SchedulerNode::StartEffects() {
       Configure(*configure);
     } else if (const auto* drop = std::get_if<scheduler::DropEffect>(&effect)) {
       Drop(*drop);
+    } else if (const auto* write =
+                   std::get_if<scheduler::WriteCheckpointEffect>(&effect)) {
+      WriteCheckpoint(*write);
+    } else if (const auto* commit =
+                   std::get_if<scheduler::CommitCheckpointEffect>(&effect)) {
+      CommitCheckpoint(*commit);
     } else if (const auto* line = std::get_if<scheduler::LogEffect>(&effect)) {
       env_->Say(kScheduler, [&] { return line->message; });
     }
@@ -123,6 +129,39 @@ void SchedulerNode::Drop(const scheduler::DropEffect& effect) {
             });
       },
       [this, ticket](const absl::Status& status) { Done(ticket, status); });
+}
+
+void SchedulerNode::WriteCheckpoint(
+    const scheduler::WriteCheckpointEffect& effect) {
+  const auto done =
+      [this, ticket = effect.ticket](
+          const absl::StatusOr<v1::WriteCheckpointResponse>& response) {
+        core_->CheckpointWritten(ticket, response, env_->now());
+        StartEffects();
+      };
+  env_->network.Begin(
+      process(), effect.server.name(), kControlTimeout,
+      [request = effect.request, done](Endpoint* endpoint,
+                                       const CallPtr& call) {
+        static_cast<ServerNode*>(endpoint)->WriteCheckpoint(call, request,
+                                                            done);
+      },
+      [done](const absl::Status& status) { done(status); });
+}
+
+void SchedulerNode::CommitCheckpoint(
+    const scheduler::CommitCheckpointEffect& effect) {
+  const auto done = [this, ticket = effect.ticket](const absl::Status& status) {
+    Done(ticket, status);
+  };
+  env_->network.Begin(
+      process(), effect.server.name(), kControlTimeout,
+      [request = effect.request, done](Endpoint* endpoint,
+                                       const CallPtr& call) {
+        static_cast<ServerNode*>(endpoint)->CommitCheckpoint(call, request,
+                                                             done);
+      },
+      done);
 }
 
 void SchedulerNode::Done(uint64_t ticket, const absl::Status& status) {

@@ -64,6 +64,8 @@ class SchedulerNode final : public Endpoint {
   void WriteNext();
   void Configure(const scheduler::ConfigureEffect& effect);
   void Drop(const scheduler::DropEffect& effect);
+  void WriteCheckpoint(const scheduler::WriteCheckpointEffect& effect);
+  void CommitCheckpoint(const scheduler::CommitCheckpointEffect& effect);
   void Done(uint64_t ticket, const absl::Status& status);
 
   Environment* const env_;

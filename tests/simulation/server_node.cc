@@ -18,8 +18,11 @@ constexpr absl::Duration kTimerPeriod = absl::Milliseconds(5);
 constexpr absl::Duration kMostMargin = absl::Milliseconds(100);
 constexpr int64_t kMemory = int64_t{1} << 24;
 
-server::CoreOptions OptionsOf(const std::string& name, uint64_t incarnation) {
+server::CoreOptions OptionsOf(const ClusterPlan& plan, const std::string& name,
+                              uint64_t incarnation) {
   server::CoreOptions options;
+  options.has_checkpoints = plan.checkpoints;
+  options.checkpoint_interval = plan.checkpoint_interval;
   options.name = name;
   options.incarnation = incarnation;
   options.memory_limit_bytes = kMemory;
@@ -57,12 +60,13 @@ std::string DescribeConfig(const v1::JobConfig& config) {
   return text;
 }
 
-ServerNode::ServerNode(Environment* env, const std::string& name,
-                       uint64_t incarnation)
+ServerNode::ServerNode(Environment* env, SimulatedCheckpoints* checkpoints,
+                       const std::string& name, uint64_t incarnation)
     : Endpoint(std::make_shared<Process>(name)),
       env_(env),
+      checkpoints_(checkpoints),
       incarnation_(incarnation),
-      core_(OptionsOf(name, incarnation)),
+      core_(OptionsOf(env->plan, name, incarnation)),
       backoff_(absl::Milliseconds(100), absl::Seconds(1), incarnation) {
   env_->network.Listen(name, this);
   env_->Say(name, [&] { return absl::StrCat("starts as ", incarnation); });
@@ -85,6 +89,15 @@ void ServerNode::Dispatch(server::Effects effects) {
   for (server::MergeTask& task : effects.merges) RunMerge(std::move(task));
   for (server::RefreshTask& task : effects.refreshes) {
     RunRefresh(std::move(task));
+  }
+  for (server::TransferTask& task : effects.transfers) {
+    RunTransfer(std::move(task));
+  }
+  for (server::RestoreTask& task : effects.restores) {
+    RunRestore(std::move(task));
+  }
+  for (server::CheckpointTask& task : effects.checkpoints) {
+    RunCheckpoint(std::move(task));
   }
   for (server::Reply& reply : effects.replies) SendReply(std::move(reply));
   for (const std::string& warning : effects.warnings) {
@@ -148,7 +161,7 @@ void ServerNode::Push(const CallPtr& call, const client::PushCall& push,
                       client::Transport::OnPushDone done) {
   absl::StatusOr<server::PushTicket> ticket;
   Input([&](server::Effects* effects) {
-    ticket = core_.BeginPush(push.header, effects);
+    ticket = core_.BeginPush(push.header, env_->now(), effects);
   });
   env_->Say(process()->name(), [&] {
     return absl::StrCat("<- ", call->from, " push of step ",
@@ -332,7 +345,9 @@ void ServerNode::Register() {
   request.set_address(absl::StrCat(process()->name(), ":7000"));
   request.set_incarnation(incarnation_);
   request.set_memory_bytes(kMemory);
-  for (v1::JobHeld& held : core_.Held()) *request.add_held() = std::move(held);
+  for (v1::JobHeld& held : core_.Held(/*with_config=*/true)) {
+    *request.add_held() = std::move(held);
+  }
   request.set_term_seen(core_.term_seen());
   env_->network.Begin(
       process(), kScheduler, kLinkTimeout,
@@ -366,7 +381,12 @@ void ServerNode::Heartbeat() {
                   return core->ServerHeartbeat(request, now);
                 },
                 [this](const absl::StatusOr<v1::ServerHeartbeatResponse>& got) {
-                  if (got.ok()) core_.SeeTerm(got->term());
+                  if (got.ok()) {
+                    core_.SeeTerm(got->term());
+                    Input([&](server::Effects* effects) {
+                      core_.SeeProgress(got->jobs(), env_->now(), effects);
+                    });
+                  }
                   Heard(got.status(), false);
                 });
       },

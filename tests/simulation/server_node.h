@@ -18,6 +18,7 @@
 #include "common/backoff.h"
 #include "server/server_core.h"
 #include "tests/simulation/environment.h"
+#include "tests/simulation/simulated_checkpoints.h"
 
 namespace kronserve::simulation {
 
@@ -26,7 +27,8 @@ std::string DescribeConfig(const v1::JobConfig& config);
 
 class ServerNode final : public Endpoint {
  public:
-  ServerNode(Environment* env, const std::string& name, uint64_t incarnation);
+  ServerNode(Environment* env, SimulatedCheckpoints* checkpoints,
+             const std::string& name, uint64_t incarnation);
 
   // Calls that reached this process; `done` and `on_layer` run at the caller.
   void Push(const CallPtr& call, const client::PushCall& push,
@@ -38,6 +40,20 @@ class ServerNode final : public Endpoint {
                  std::function<void(const absl::Status&)> done);
   void Drop(const CallPtr& call, const v1::DropJobRequest& request,
             std::function<void(const absl::Status&)> done);
+
+  // A layer comes from another server.
+  void Transfer(const CallPtr& call, const v1::TransferLayerHeader& header,
+                const server::LayerImage& image,
+                const ContributionCheck::Lineage& lineage,
+                std::function<void(const absl::Status&)> done);
+
+  void WriteCheckpoint(
+      const CallPtr& call, const v1::WriteCheckpointRequest& request,
+      std::function<void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>
+          done);
+  void CommitCheckpoint(const CallPtr& call,
+                        const v1::CommitCheckpointRequest& request,
+                        std::function<void(const absl::Status&)> done);
 
   const server::ServerCore& core() const { return core_; }
 
@@ -60,6 +76,10 @@ class ServerNode final : public Endpoint {
   void RunMerge(server::MergeTask task);
   void RunRefresh(server::RefreshTask task);
   void RunPrecondition(server::PreconditionTask task);
+  // server_node_moves.cc
+  void RunTransfer(server::TransferTask task);
+  void RunRestore(server::RestoreTask task);
+  void RunCheckpoint(server::CheckpointTask task);
   void AddGradients(const StreamPtr& stream,
                     const client::PreconditionCall& step,
                     const server::StepTicket& ticket);
@@ -73,6 +93,7 @@ class ServerNode final : public Endpoint {
   void ExchangeAfter(absl::Duration delay);
 
   Environment* const env_;
+  SimulatedCheckpoints* const checkpoints_;
   const uint64_t incarnation_;
   server::ServerCore core_;
   std::map<uint64_t, StreamPtr> streams_;  // By request.

@@ -85,6 +85,8 @@ class Report {
     merged_ += result.merged;
     preconditioned_ += result.preconditioned;
     fallbacks_ += result.fallbacks;
+    handed_over_ += result.handed_over;
+    restored_ += result.restored;
     if (!result.failure.empty()) {
       ++failures_;
       ShowFailure(result);
@@ -104,13 +106,15 @@ class Report {
     const double seconds = absl::ToDoubleSeconds(absl::Now() - begin_);
     std::printf(
         "%s: %d seeds in %.1f s, %d steps of ranks, %d contributions merged, "
-        "%d layers preconditioned, %d fallbacks\n",
+        "%d layers preconditioned, %d fallbacks, %d layers handed over, %d "
+        "restored\n",
         (failures_ == 0 ? Colour(32, "every promise kept")
                         : Colour(31, absl::StrFormat("%d failed", failures_)))
             .c_str(),
         static_cast<int>(done_), seconds, static_cast<int>(steps_),
         static_cast<int>(merged_), static_cast<int>(preconditioned_),
-        static_cast<int>(fallbacks_));
+        static_cast<int>(fallbacks_), static_cast<int>(handed_over_),
+        static_cast<int>(restored_));
     return failures_ == 0 ? 0 : 1;
   }
 
@@ -158,6 +162,8 @@ class Report {
   int64_t merged_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t preconditioned_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t fallbacks_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t handed_over_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t restored_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // A seed that fails is run again with its trace: writing it down all the time

@@ -30,6 +30,8 @@ RunResult RunSeed(uint64_t seed, const RunOptions& options) {
   result.merged = env.checks.contributions.merged();
   result.preconditioned = env.checks.agreement.preconditioned();
   result.fallbacks = env.checks.agreement.fallbacks();
+  result.handed_over = env.checks.contributions.handed_over();
+  result.restored = env.checks.contributions.restored();
   return result;
 }
 

@@ -26,6 +26,8 @@ struct RunResult {
   int64_t merged = 0;          // Contributions.
   int64_t preconditioned = 0;  // Layers, as ranks applied them.
   int64_t fallbacks = 0;
+  int64_t handed_over = 0;  // Layers, to another server.
+  int64_t restored = 0;     // Layers, from a checkpoint.
 };
 
 // The same seed gives the same run, whatever the options.
