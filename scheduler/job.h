@@ -43,6 +43,10 @@ struct LayerPlace {
   // With what state its newest owner began; epoch 0: not reported.
   v1::LayerRecovery recovery;
 
+  // Since when the source says that it does not have the layer (any more),
+  // while the owner still waits for it.
+  absl::Time source_gone = absl::InfiniteFuture();
+
   bool moving() const { return !source.empty(); }
 };
 

@@ -192,6 +192,8 @@ class SchedulerCore {
   void PlaceMoves(Job* job, absl::Time now);
   void Issue(Job* job, bool all, const Steps& steps);
   void EndMoves(const std::string& server, const v1::JobHeld& held, Job* job);
+  void EndVainMoves(const std::string& server, const v1::JobHeld& held,
+                    absl::Time now, Job* job);
   int64_t NextStep(const Job& job) const;
   int64_t MoveStep(const Job& job) const;
   void Refused(Job* job, const Pending& pending, const absl::Status& status);

@@ -106,6 +106,22 @@ TEST_F(MovesTest, AMoveNamesItsSourceAndEndsWhenTheLayerHasArrived) {
   EXPECT_EQ(stored.assignment().owners(0).source(), "");
 }
 
+// Found by the simulation: the receiver waited for it for ever.
+TEST_F(MovesTest, ASourceThatDoesNotHaveTheLayerIsNotWaitedFor) {
+  h_.servers["s1"].hold_transfers = true;
+  ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
+  h_.Pump();
+  h_.servers["s1"].held.at("j").clear_leaving();
+  h_.servers["s1"].states["j"].clear();
+  Train(1);
+  EXPECT_THAT(h_.JobNamed("j").moving(), ElementsAre(0, 2));
+  Train(5);
+  EXPECT_THAT(h_.JobNamed("j").moving(), IsEmpty());
+  EXPECT_EQ(Assignment().epoch(), 3u);
+  EXPECT_THAT(CoreHarness::Owners(Assignment()), Each("s2"));
+  EXPECT_GT(StateOf(0), 4);  // It began anew.
+}
+
 TEST_F(MovesTest, ASourceHearsWhenItsStepsAreOver) {
   ASSERT_THAT(h_.core->DrainServer(Drain("s1"), h_.now), IsOk());
   h_.Pump();

@@ -107,6 +107,7 @@ void SchedulerCore::PlaceMoves(Job* job, absl::Time now) {
     LayerPlace& place = job->layers[i];
     if (place.owner == planned->owners[i] || place.owner.empty()) continue;
     place.source = std::exchange(place.owner, planned->owners[i]);
+    place.source_gone = absl::InfiniteFuture();
     place.issued = false;
   }
 }
@@ -196,6 +197,37 @@ void SchedulerCore::EndMoves(const std::string& server, const v1::JobHeld& held,
                     "' have arrived at server '", server, "'"));
   job->needs_moves = true;
   Save(job);
+}
+
+// `server` says what is still to leave it. What is not, and has not arrived
+// either, it does not have: it lost it with a world that began anew, say. The
+// receiver's own word may be a little behind, so twice is asked for.
+void SchedulerCore::EndVainMoves(const std::string& server,
+                                 const v1::JobHeld& held, absl::Time now,
+                                 Job* job) {
+  if (held.world_version() != job->world_version()) return;
+  const std::set<int> leaving(held.leaving().begin(), held.leaving().end());
+  for (size_t i = 0; i < job->layers.size(); ++i) {
+    LayerPlace& place = job->layers[i];
+    if (place.source != server || !place.issued) continue;
+    if (held.epoch() < place.epoch || leaving.count(static_cast<int>(i)) > 0) {
+      place.source_gone = absl::InfiniteFuture();
+      continue;
+    }
+    place.source_gone = std::min(place.source_gone, now);
+    if (now - place.source_gone <
+        kHeartbeatsToHear * options_.lease.heartbeat) {
+      continue;
+    }
+    Note(LogLevel::kWarning,
+         absl::StrCat("server '", server, "' does not have layer ", i,
+                      " of job '", job->name, "': '", place.owner,
+                      "' begins without it"));
+    place.source.clear();
+    place.source_gone = absl::InfiniteFuture();
+    place.issued = false;
+    job->needs_moves = true;
+  }
 }
 
 void SchedulerCore::Refused(Job* job, const Pending& pending,

@@ -190,6 +190,7 @@ void SchedulerCore::NoteHeldJob(const ServerMember& server,
   }
   NoteRecoveries(server, held, job);
   EndMoves(server.address.name(), held, job);
+  EndVainMoves(server.address.name(), held, now, job);
   if (held.epoch() == job->epoch() &&
       held.world_version() == job->world_version()) {
     job->configures.Confirm(server.address, held.epoch());

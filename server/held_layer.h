@@ -61,16 +61,20 @@ struct HeldLayer {
   // AWAITED: a request has waited as long as it could; later ones fall back at
   // once, or each step would take its whole budget.
   bool wait_spent = false;
-  // LEAVING: first step that is not answered here: the placement's, or the one
-  // after the newest that had begun here when this server heard of the move.
+  // LEAVING, or AWAITED and to leave when its checkpoint is read: the new
+  // owner.
+  std::string target;
+  // With a target: first step that is not answered here: the placement's, or
+  // the one after the newest that had begun here when this server heard of the
+  // move.
   int64_t until_step = 0;
-  int64_t placed_step = 0;  // LEAVING: the placement's.
-  std::string target;       // LEAVING: the new owner.
+  int64_t placed_step = 0;  // With a target: the placement's.
   Handover handover;
   SavedState saved;
 
   bool is_awaited() const { return phase == v1::LAYER_PHASE_AWAITED; }
   bool is_leaving() const { return phase == v1::LAYER_PHASE_LEAVING; }
+  bool is_to_leave() const { return !target.empty(); }
 };
 
 }  // namespace kronserve::server

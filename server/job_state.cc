@@ -90,7 +90,7 @@ std::vector<int> JobState::HeldUnder(const v1::JobConfig& config) const {
   for (const v1::LayerOwner& owner : config.assignment().owners()) {
     const auto it = layers_.find(owner.layer());
     const bool leaves = owner.source() == server_ && it != layers_.end() &&
-                        !it->second.is_awaited();
+                        (!it->second.is_awaited() || it->second.restoring);
     if (owner.server() == server_ || leaves) held.push_back(owner.layer());
   }
   return held;
@@ -106,6 +106,7 @@ bool JobState::Keep(HeldLayer& layer, bool new_world) const {
   const bool restart = !config_->restore_checkpoint().empty();
   if (new_world && (restart || layer.is_awaited())) return false;
   if (owner.server() == server_) {
+    layer.target.clear();
     if (layer.is_awaited()) {
       return owner.source() == layer.source &&
              owner.from_step() == layer.from_step;
@@ -117,13 +118,17 @@ bool JobState::Keep(HeldLayer& layer, bool new_world) const {
     layer.handover = {};
     return true;
   }
-  if (owner.source() != server_ || layer.is_awaited()) return false;
-  if (layer.is_leaving() && layer.target == owner.server() &&
+  if (owner.source() != server_) return false;
+  // One that is still read from its checkpoint leaves when that is done.
+  if (layer.is_awaited() && !layer.restoring) return false;
+  if (layer.target == owner.server() &&
       layer.placed_step == owner.from_step()) {
     return true;
   }
-  layer.phase = v1::LAYER_PHASE_LEAVING;
-  layer.since_epoch = epoch();
+  if (!layer.is_awaited()) {
+    layer.phase = v1::LAYER_PHASE_LEAVING;
+    layer.since_epoch = epoch();
+  }
   layer.placed_step = owner.from_step();
   // All ranks route a step by one assignment: one that began here ends here,
   // or what was staged of it would be lost.
@@ -240,7 +245,7 @@ absl::Status JobState::CheckFences(const v1::CallHeader& call) const {
 absl::Status JobState::CheckOwner(const v1::CallHeader& call, int layer) const {
   const auto it = layers_.find(layer);
   if (it != layers_.end() && call.step() >= it->second.from_step &&
-      !(it->second.is_leaving() && call.step() >= it->second.until_step)) {
+      !(it->second.is_to_leave() && call.step() >= it->second.until_step)) {
     return absl::OkStatus();
   }
   const std::string what =

@@ -293,6 +293,7 @@ LayerState::Staged LayerState::ReleaseStaged() {
   for (const ClosedRound& closed :
        rounds_.Restart(rounds_.contributors(), rounds_.closed_through())) {
     staged.contributions += closed.counts.late;
+    staged.empty += closed.counts.empty;
     staged.bytes += closed.staged_bytes;
   }
   return staged;

@@ -136,6 +136,7 @@ class LayerState {
   // Contributions that are staged and the bytes of their tensors.
   struct Staged {
     int64_t contributions = 0;
+    int64_t empty = 0;  // Without data: nothing of them is lost.
     int64_t bytes = 0;
   };
   // The layer is freed: gives up open rounds and merges.

@@ -288,8 +288,11 @@ std::vector<v1::JobHeld> ServerCore::Held(bool with_config) const {
     entry.set_epoch(job->epoch());
     entry.set_world_version(job->world_version());
     for (const auto& [index, layer] : job->layers()) {
-      if (layer.is_awaited()) entry.add_awaited(index);
-      if (layer.is_leaving()) entry.add_leaving(index);
+      if (layer.is_to_leave()) {
+        entry.add_leaving(index);
+      } else if (layer.is_awaited()) {
+        entry.add_awaited(index);
+      }
     }
     for (const auto& [index, recovery] : job->recoveries()) {
       *entry.add_recoveries() = recovery;

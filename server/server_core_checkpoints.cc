@@ -65,7 +65,8 @@ void ServerCore::FinishRestore(const LayerKey& key,
 void ServerCore::BeginLayer(JobState& job, HeldLayer& layer, Restored restored,
                             Effects* effects) {
   layer.restoring = false;
-  layer.phase = v1::LAYER_PHASE_OWNED;
+  layer.phase =
+      layer.is_to_leave() ? v1::LAYER_PHASE_LEAVING : v1::LAYER_PHASE_OWNED;
   const v1::LayerSnapshot& meta = restored.contents.meta;
   v1::LayerRecovery& recovery = job.recoveries()[layer.index];
   recovery.set_layer(layer.index);

@@ -121,6 +121,8 @@ void ServerCore::ReleaseLayer(HeldLayer& layer, const std::string& why,
                               Effects* effects) {
   const LayerState::Staged staged = layer.state.ReleaseStaged();
   staging_.Release(staged.bytes);
+  counters_.set_contributions_empty(counters_.contributions_empty() +
+                                    staged.empty);
   if (staged.contributions > 0) {
     counters_.set_contributions_lost(counters_.contributions_lost() +
                                      staged.contributions);

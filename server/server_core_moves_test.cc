@@ -91,6 +91,27 @@ class MovesTest : public ::testing::Test {
   CoreDriver third_{DefaultCoreOptions("s2")};
 };
 
+// Found by the simulation: the source forgot the layer, and the new owner
+// waited for it for ever.
+TEST_F(MovesTest, LayerThatIsStillReadFromItsCheckpointLeavesAfterThat) {
+  CoreOptions options = DefaultCoreOptions("s0");
+  options.has_checkpoints = true;
+  CoreDriver source(options);
+  config_ = MakeJob({kLayer, MakeLayer("fc2", 1, 2)}, 1, SyncOptions());
+  ASSERT_THAT(source.Configure(config_), IsOk());
+  const std::vector<RestoreTask> tasks = source.executor.TakeRestores();
+  ASSERT_THAT(tasks, SizeIs(2));
+  Place(&config_, 0, "s1", 2, "s0");
+  ASSERT_THAT(source.Configure(config_), IsOk());
+  EXPECT_EQ(source.PhaseOf("fc1"), "awaited");
+  EXPECT_THAT(source.core.Held()[0].leaving(), ElementsAre(0));
+  source.FinishRestore(tasks[0], std::nullopt);
+  EXPECT_EQ(source.PhaseOf("fc1"), "leaving");
+  Step(source, 0);
+  Step(source, 1);
+  EXPECT_THAT(source.executor.TakeTransfers(), SizeIs(1));
+}
+
 TEST_F(MovesTest, OldOwnerAnswersTheStepsBeforeAndHandsOverAfterThem) {
   Start(1, SyncOptions());
   Step(old_, 0);

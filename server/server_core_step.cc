@@ -68,7 +68,7 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
   }
   for (auto& [index, layer] : job->layers()) {
     // Steps from until_step on are the new owner's to close.
-    layer.state.rounds().Pass(layer.is_leaving()
+    layer.state.rounds().Pass(layer.is_to_leave()
                                   ? std::min(call.step(), layer.until_step)
                                   : call.step());
   }

@@ -316,12 +316,17 @@ void ContributionCheck::CheckAverages(const std::string& where,
 }
 
 ContributionCheck::Lineage ContributionCheck::OnStateLeaves(
-    const ServerNode& server, int layer) {
+    const ServerNode& server, int layer, const v1::LayerSnapshot& state) {
   auto lineage = std::make_shared<LayerBook>(Sync(server).layers[layer]);
   // A merge that runs is not in the state yet.
   for (const Identity& identity : lineage->merging) {
     lineage->merged.erase(identity);
   }
+  // What is staged for later steps stays behind, and is sent again.
+  const Identity later(state.world_version(), state.closed_through() + 1, 0, 0,
+                       0);
+  lineage->accepted.erase(lineage->accepted.lower_bound(later),
+                          lineage->accepted.end());
   lineage->newest_merged = {0, -1};
   for (const Identity& identity : lineage->merged) {
     lineage->newest_merged =

@@ -62,7 +62,8 @@ class ContributionCheck {
   void BeforeMergeEnds(const ServerNode& server, const server::MergeTask& task);
   void OnMergeEnds(const ServerNode& server, const server::MergeTask& task);
   // The layer's state is about to be sent or written.
-  Lineage OnStateLeaves(const ServerNode& server, int layer);
+  Lineage OnStateLeaves(const ServerNode& server, int layer,
+                        const v1::LayerSnapshot& state);
   // A server took a state that was sent or written.
   void OnStateCame(const ServerNode& server, int layer, const Lineage& lineage,
                    bool from_server);

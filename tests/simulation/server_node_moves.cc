@@ -16,7 +16,8 @@ constexpr absl::Duration kSlowestDisk = absl::Milliseconds(200);
 
 void ServerNode::RunTransfer(server::TransferTask task) {
   const ContributionCheck::Lineage lineage =
-      env_->checks.contributions.OnStateLeaves(*this, task.key.layer);
+      env_->checks.contributions.OnStateLeaves(*this, task.key.layer,
+                                               task.contents.meta);
   server::LayerImage image = server::PackLayer(task.contents);
   v1::TransferLayerHeader header = std::move(task.header);
   *header.mutable_snapshot() = image.meta;
@@ -142,8 +143,8 @@ void ServerNode::RunRestore(server::RestoreTask task) {
 void ServerNode::RunCheckpoint(server::CheckpointTask task) {
   SimulatedCheckpoints::File file;
   file.image = server::PackLayer(task.contents);
-  file.lineage =
-      env_->checks.contributions.OnStateLeaves(*this, task.key.layer);
+  file.lineage = env_->checks.contributions.OnStateLeaves(*this, task.key.layer,
+                                                          task.contents.meta);
   const absl::Duration takes =
       env_->random.Between(absl::Milliseconds(1), kSlowestDisk);
   env_->queue.After(
