@@ -143,7 +143,6 @@ void JobState::StartWorld(Change* change) {
   ledger_ = StepLedger(config_->world().ranks_size());
   begun_ = start_step;
   newest_step_.reset();
-  routed_step_ = -1;
   cut_.reset();
   for (auto& [index, layer] : layers_) {
     auto dropped =
@@ -164,6 +163,7 @@ JobState::Change JobState::Adopt(v1::JobConfig config) {
   const bool new_world = config.world().version() != world_version();
   config_ = std::make_shared<const v1::JobConfig>(std::move(config));
   plan_ = MakeJobPlan(*config_);
+  if (new_world) routed_step_ = -1;  // Its steps may come again elsewhere.
   for (auto it = layers_.begin(); it != layers_.end();) {
     if (Keep(it->second, new_world)) {
       ++it;

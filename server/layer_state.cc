@@ -276,7 +276,10 @@ std::vector<ClosedRound> LayerState::InstallRounds(
   while (!merges_.empty() &&
          merges_.front().order_step <= meta.closed_through()) {
     ClosedRound closed = std::move(merges_.front().closed);
-    closed.counts.late += std::exchange(closed.counts.merged, 0);
+    // The others of the round were counted when it closed.
+    const int64_t late = closed.counts.merged;
+    closed.counts = {};
+    closed.counts.late = late;
     closed.how = CloseAs::kDrop;
     dropped.push_back(std::move(closed));
     merges_.pop_front();

@@ -550,6 +550,33 @@ TEST_F(MovesTest, NewWorldSendsTheLayerAnew) {
   EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 1);
 }
 
+// Found by the simulation: the source closed the first step of the new world,
+// which was the new owner's, because it had seen that step in the old one.
+TEST_F(MovesTest, StepsOfTheOldWorldProlongNothingInTheNewOne) {
+  Start(1, SyncOptions());
+  for (int step = 0; step < 5; ++step) Step(old_, step);
+  config_.mutable_config()->mutable_world()->set_version(2);
+  config_.mutable_config()->mutable_world()->set_start_step(2);
+  Move(2);
+  EXPECT_EQ(Sent().contents.meta.closed_through(), 1);
+}
+
+// Found by the simulation: rank 1's were counted twice.
+TEST_F(MovesTest, RoundThatBothOwnersClosedIsCountedOnce) {
+  Start(2, AsyncOptions(3));
+  Push(old_, 0, 1);  // Step 1 has begun here, so it ends here.
+  Move(1);
+  Push(new_, 0, 1);
+  Push(new_, 1, 1);
+  ASSERT_THAT(new_.Commit(0, 1), IsOk());
+  new_.Advance(absl::Seconds(1));  // Half is enough; rank 1 did not commit.
+  EXPECT_EQ(new_.counters().contributions_late(), 2);
+  ASSERT_THAT(old_.Commit(0, 2), IsOk());
+  ASSERT_THAT(new_.Receive(Sent()), IsOk());
+  EXPECT_EQ(new_.counters().contributions_late(), 4);
+  EXPECT_EQ(new_.counters().contributions_merged(), 0);
+}
+
 TEST_F(MovesTest, RegistrationTellsAllThatIsKnown) {
   Start(1, SyncOptions());
   Step(old_, 0);

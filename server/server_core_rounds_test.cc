@@ -253,9 +253,7 @@ TEST_F(RoundsTest, ThirdOpenRoundClosesTheOldest) {
 }
 
 TEST_F(RoundsTest, RoundsCloseInStepOrder) {
-  v1::JobOptions options = SyncOptions();
-  options.set_max_staleness(3);
-  Start(2, options);
+  Start(2, AsyncOptions(3));
   Push(0, 0, 1);
   Push(0, 1, 5);
   Push(1, 1, 5);

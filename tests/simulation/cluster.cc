@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/held_layer.h"
 
 namespace kronserve::simulation {
 namespace {
@@ -129,11 +130,27 @@ void Cluster::BeginAtServer(const Fault& fault) {
   const ProcessPtr& process = servers_[fault.target]->process();
   if (!process->alive()) return;
   env_->checks.service.OnLoss();
+  if (IsAwaitedFrom(process->name())) {
+    env_->checks.service.OnInterruptedMove();
+  }
   if (fault.kind == FaultKind::kFreezeServer) {
     env_->queue.Freeze(process.get());
   } else {
     env_->network.Kill(process, fault.kind == FaultKind::kLoseServer);
   }
+}
+
+bool Cluster::IsAwaitedFrom(const std::string& source) const {
+  for (const ServerNode* server : servers_) {
+    if (server == nullptr || !server->process()->alive()) continue;
+    for (int layer = 0; layer < kMostLayers; ++layer) {
+      const server::HeldLayer* held = server->core().FindHeldLayer(kJob, layer);
+      if (held != nullptr && held->is_awaited() && held->source == source) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 void Cluster::BeginAtRank(const Fault& fault) {
@@ -202,11 +219,13 @@ void Cluster::End(const Fault& fault) {
       return Pin(fault.layer, "");
     case FaultKind::kKillServer:
     case FaultKind::kLoseServer:
-      if (!servers_[fault.target]->process()->alive()) {
-        StartServer(fault.target);
-      }
-      return;
+      if (servers_[fault.target]->process()->alive()) return;
+      env_->checks.service.OnReturn();
+      return StartServer(fault.target);
     case FaultKind::kFreezeServer:
+      if (servers_[fault.target]->process()->frozen()) {
+        env_->checks.service.OnReturn();
+      }
       return env_->queue.Thaw(servers_[fault.target]->process());
     case FaultKind::kCutServer:
     case FaultKind::kCutServerLink:

@@ -44,6 +44,8 @@ class Cluster final : public Launcher {
   void BeginAtServer(const Fault& fault);
   void BeginAtRank(const Fault& fault);
   void BeginAtScheduler(const Fault& fault);
+  // Whether some server waits for a layer from this one.
+  bool IsAwaitedFrom(const std::string& source) const;
   void CutServer(const Fault& fault, bool cut);
   void RepairAll();
   // What a person asks of the scheduler; asked again until it is answered.
