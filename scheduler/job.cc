@@ -104,6 +104,8 @@ void RestoreDrop(const v1::JobConfig& record, Job* job) {
                         static_cast<uint64_t>(record.world().version()));
   if (job->has_world()) return;
   job->finished = true;
+  // Which of the two is not stored: checkpoints stay then.
+  job->expired = true;
   job->config.mutable_world()->set_version(record.world().version());
 }
 

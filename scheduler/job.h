@@ -83,6 +83,7 @@ struct Job {
   // Why the world that the ranks wait for cannot start.
   absl::Status failure;
   bool finished = false;
+  bool expired = false;  // Finished, but (as far as is known) not by its ranks.
   // When finished, among the others.
   uint64_t finish_order = 0;
   // When the last rank's lease ended; InfiniteFuture while one lives.

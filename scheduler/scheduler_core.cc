@@ -83,6 +83,7 @@ void SchedulerCore::TickJob(Job* job, absl::Time now) {
          absl::StrCat("job '", job->name, "' had no rank for ",
                       absl::FormatDuration(options_.job_ttl),
                       ": it has expired"));
+    job->expired = true;
     EndJob(job);
   }
   if (job->needs_plan || (job->needs_moves && MayMove(*job, now)) ||
@@ -182,6 +183,7 @@ void SchedulerCore::SendDrop(Job* job, const ServerMember& member,
   effect.request.set_term(term_);
   effect.request.set_job(job->name);
   effect.request.set_world_version(static_cast<int64_t>(job->drops.version()));
+  effect.request.set_finished(!job->expired);
   effects_.push_back(std::move(effect));
 }
 

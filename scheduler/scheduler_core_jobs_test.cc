@@ -185,6 +185,7 @@ TEST(JoinJobTest, AnotherRunOfALiveJobIsRefused) {
   // The old averages were dropped before the new job came.
   ASSERT_THAT(h.dropped, SizeIs(1));
   EXPECT_EQ(h.dropped[0].request.world_version(), 1);
+  EXPECT_TRUE(h.dropped[0].request.finished());
   EXPECT_EQ(h.servers["s1"].held.at("j").world_version(), 2);
 }
 
@@ -446,6 +447,9 @@ TEST(JobLifeTest, GoesFromJoiningToRunningToIdleToExpired) {
   h.Advance(absl::Seconds(20));
   EXPECT_EQ(h.JobNamed("j").state(), v1::JOB_STATE_FINISHED);
   EXPECT_THAT(h.servers["s1"].held, IsEmpty());
+  // Its checkpoints stay.
+  ASSERT_THAT(h.dropped, SizeIs(1));
+  EXPECT_FALSE(h.dropped[0].request.finished());
 }
 
 TEST(RankHeartbeatTest, AnswersWithItsErrors) {

@@ -136,7 +136,7 @@ class ServerCore {
   // The manifest to write for a checkpoint that is complete.
   absl::StatusOr<v1::CheckpointManifest> BeginCommit(
       const v1::CommitCheckpointRequest& request);
-  // The process ends: writes every layer that changed since it was written.
+  // The process ends: writes every layer.
   void CheckpointAll(Effects* effects);
 
   // How far jobs are, from the scheduler.
@@ -218,6 +218,7 @@ class ServerCore {
               Effects* effects);
   void ReleaseLayer(HeldLayer& layer, const std::string& why, Effects* effects);
   absl::Status Admit(const JobState* job, const v1::JobConfig& config);
+  void Forget(const JobState& job, Effects* effects) const;
   static void WarnIfAhead(const JobState& job, const HeldLayer& layer,
                           Effects* effects);
 
@@ -245,6 +246,7 @@ class ServerCore {
   void WriteBackground(JobState& job, HeldLayer& layer, absl::Time now,
                        Effects* effects);
   void Write(JobState& job, HeldLayer& layer, Effects* effects);
+  void WriteAll(JobState& job, Effects* effects);
   // When WriteBackground() has something to do; InfiniteFuture() if never.
   absl::Time BackgroundDue(const HeldLayer& layer) const;
   absl::StatusOr<JobState*> FindCutJob(

@@ -122,15 +122,17 @@ void ServerCore::Write(JobState& job, HeldLayer& layer, Effects* effects) {
                                   job.Contents(layer, kAll)});
 }
 
-void ServerCore::CheckpointAll(Effects* effects) {
+void ServerCore::WriteAll(JobState& job, Effects* effects) {
   if (!options_.has_checkpoints) return;
-  for (auto& [name, job] : jobs_) {
-    for (auto& [index, layer] : job->layers()) {
-      if (layer.is_awaited() || layer.state.updates() == 0) continue;
-      // One that is being written may be older than what is here by now.
-      Write(*job, layer, effects);
-    }
+  for (auto& [index, layer] : job.layers()) {
+    if (layer.is_awaited() || layer.state.updates() == 0) continue;
+    // One that is being written may be older than what is here by now.
+    Write(job, layer, effects);
   }
+}
+
+void ServerCore::CheckpointAll(Effects* effects) {
+  for (auto& [name, job] : jobs_) WriteAll(*job, effects);
 }
 
 absl::StatusOr<JobState*> ServerCore::FindCutJob(

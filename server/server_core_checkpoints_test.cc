@@ -312,6 +312,31 @@ TEST_F(CheckpointsTest, FinishedJobIsForgotten) {
   EXPECT_EQ(forgets[0].run_id, "run");
 }
 
+TEST_F(CheckpointsTest, ExpiredJobIsWrittenAndNotForgotten) {
+  Start(SyncOptions());
+  Step(0);
+  driver_.executor.TakeCheckpoints();
+  Step(1);
+  ASSERT_THAT(driver_.Drop(1, 1, /*finished=*/false), IsOk());
+  const auto tasks = driver_.executor.TakeCheckpoints();
+  ASSERT_THAT(tasks, SizeIs(1));
+  EXPECT_EQ(tasks[0].contents.meta.updates(), 2);
+  EXPECT_THAT(driver_.executor.TakeForgets(), IsEmpty());
+  EXPECT_EQ(driver_.PhaseOf("fc1"), "none");
+}
+
+TEST_F(CheckpointsTest, AnotherRunForgetsTheOneBefore) {
+  Start(SyncOptions());
+  v1::World* world = config_.mutable_config()->mutable_world();
+  world->set_version(2);
+  world->set_run_id("again");
+  Place(&config_, 0, "s0", 0);
+  ASSERT_THAT(driver_.Configure(config_), IsOk());
+  const auto forgets = driver_.executor.TakeForgets();
+  ASSERT_THAT(forgets, SizeIs(1));
+  EXPECT_EQ(forgets[0].run_id, "run");
+}
+
 TEST_F(CheckpointsTest, JobCheckpointIsCutBeforeALaterRoundIsMerged) {
   Start(SyncOptions());
   Step(0);

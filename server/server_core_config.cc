@@ -50,6 +50,11 @@ absl::Status ServerCore::Register(const v1::JobConfig& config, absl::Time now,
                                   Effects* effects) {
   KRONSERVE_RETURN_IF_ERROR(Admit(nullptr, config));
   // What was here under this name belongs to another run.
+  const auto before = jobs_.find(config.job());
+  if (before != jobs_.end() &&
+      before->second->config().world().run_id() != config.world().run_id()) {
+    Forget(*before->second, effects);
+  }
   Remove(config.job(), "another run has taken its name", effects);
   auto& job = jobs_[config.job()];
   job = std::make_unique<JobState>(config, options_.name, &next_instance_);
@@ -136,15 +141,18 @@ void ServerCore::ReleaseLayer(HeldLayer& layer, const std::string& why,
   }
 }
 
+// Nobody will want the background checkpoints of this run any more.
+void ServerCore::Forget(const JobState& job, Effects* effects) const {
+  if (!options_.has_checkpoints) return;
+  effects->forgets.push_back({job.name(), job.config().world().run_id()});
+}
+
 void ServerCore::Remove(const std::string& name, const std::string& why,
                         Effects* effects) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
   for (auto& [index, layer] : it->second->layers()) {
     ReleaseLayer(layer, why, effects);
-  }
-  if (options_.has_checkpoints) {
-    effects->forgets.push_back({name, it->second->config().world().run_id()});
   }
   jobs_.erase(it);
 }
@@ -159,6 +167,10 @@ absl::Status ServerCore::DropJob(const v1::DropJobRequest& request,
   if (it != jobs_.end() &&
       it->second->world_version() > request.world_version()) {
     return absl::OkStatus();
+  }
+  if (it != jobs_.end() && request.finished()) Forget(*it->second, effects);
+  if (it != jobs_.end() && !request.finished()) {
+    WriteAll(*it->second, effects);
   }
   finished_.Add(request.job(), request.world_version());
   Remove(request.job(), "the job has finished", effects);

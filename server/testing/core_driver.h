@@ -38,11 +38,13 @@ class CoreDriver {
     return response.status();
   }
 
-  absl::Status Drop(int64_t world_version, uint64_t term = 1) {
+  absl::Status Drop(int64_t world_version, uint64_t term = 1,
+                    bool finished = true) {
     v1::DropJobRequest request;
     request.set_term(term);
     request.set_job("job");
     request.set_world_version(world_version);
+    request.set_finished(finished);
     Effects effects;
     const absl::Status status = core.DropJob(request, &effects);
     executor.Run(std::move(effects), now);
