@@ -126,10 +126,12 @@ TEST(ElasticWorlds, AveragesDoNotDependOnHowManyRanksThereAre) {
       }
     }
   }
-  // Whoever is left of an old world is told, and disturbs nobody.
-  EXPECT_THAT(
-      worlds[1]->Step(0, 2 * kStepsOfWorld).status(),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("was replaced")));
+  // Whoever is left of an old world is told, by the scheduler or by the others
+  // who heard it first, and disturbs nobody.
+  EXPECT_THAT(worlds[1]->Step(0, 2 * kStepsOfWorld).status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       ::testing::AnyOf(HasSubstr("was replaced"),
+                                        HasSubstr("aborted it"))));
   std::vector<absl::Status> results(5);
   worlds[2]->Each([&](int rank) {
     results[rank] = worlds[2]->Step(rank, 3 * kStepsOfWorld).status();
