@@ -5,54 +5,42 @@
 #ifndef KRONSERVE_SERVER_LAYER_TRANSFER_SERVICE_H_
 #define KRONSERVE_SERVER_LAYER_TRANSFER_SERVICE_H_
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include <optional>
-
-#include "common/mutex.h"
+#include "absl/strings/str_cat.h"
 #include "kronserve/v1/preconditioner.grpc.pb.h"
-#include "proto/tensor_chunks.h"
-#include "server/server_runtime.h"
+#include "server/layer_snapshot.h"
+#include "server/upload_service.h"
 
 namespace kronserve::server {
 
-// One TransferLayer call: reads the header and the chunks, hands the tensors
-// to the runtime, answers when the layer is installed.
-//
-// Thread safety: gRPC's, as of PushFactorsCall.
-// Lifetime:      deletes itself in OnDone().
-class TransferLayerCall final
-    : public grpc::ServerReadReactor<v1::TransferLayerRequest> {
- public:
-  // `runtime` outlives the call.
-  TransferLayerCall(ServerRuntime* runtime,
-                    grpc::CallbackServerContext* context,
-                    v1::TransferLayerResponse* response);
+// The state of one layer, which is installed; see upload_service.h.
+struct TransferUpload {
+  using Request = v1::TransferLayerRequest;
+  using Header = v1::TransferLayerHeader;
+  using Ticket = TransferTicket;
+  using Response = v1::TransferLayerResponse;
 
-  void OnReadDone(bool ok) override;
-  void OnDone() override;
-
- private:
-  // Takes one message; an error ends the call.
-  absl::Status Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status TakeHeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Every tensor has all its bytes.
-  absl::Status CheckComplete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Install() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void End(const absl::Status& status);
-
-  ServerRuntime* const runtime_;
-  grpc::CallbackServerContext* const context_;
-  v1::TransferLayerResponse* const response_;
-
-  // Never waited for; see PushFactorsCall.
-  mutable Mutex mu_;
-  v1::TransferLayerRequest request_;
-  v1::TransferLayerHeader header_ ABSL_GUARDED_BY(mu_);
-  // From the header until it is installed.
-  std::optional<TransferTicket> ticket_ ABSL_GUARDED_BY(mu_);
-  std::optional<ChunkAssembler> assembler_ ABSL_GUARDED_BY(mu_);
+  static absl::StatusOr<Ticket> Begin(ServerRuntime* runtime,
+                                      const Header& header) {
+    return runtime->BeginTransfer(header);
+  }
+  static std::string Name(const Header& header, int tensor) {
+    return absl::StrCat("tensor ", tensor, " of layer '",
+                        header.snapshot().layer().name(), "'");
+  }
+  static void Complete(ServerRuntime* runtime, Ticket ticket, Header header,
+                       std::vector<Tensor> tensors,
+                       ServerRuntime::InstallDone done) {
+    LayerImage image{header.snapshot(), std::move(tensors)};
+    runtime->InstallLayer(std::move(ticket), std::move(header),
+                          std::move(image), std::move(done));
+  }
+  static void Abandon(ServerRuntime* runtime, const Ticket& ticket) {
+    runtime->AbandonTransfer(ticket);
+  }
 };
 
 // Thread safety: thread-safe.
@@ -64,7 +52,7 @@ class LayerTransferService final : public v1::LayerTransfer::CallbackService {
   grpc::ServerReadReactor<v1::TransferLayerRequest>* TransferLayer(
       grpc::CallbackServerContext* context,
       v1::TransferLayerResponse* response) override {
-    return new TransferLayerCall(runtime_, context, response);
+    return new UploadCall<TransferUpload>(runtime_, context, response);
   }
 
  private:
