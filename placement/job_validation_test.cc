@@ -9,56 +9,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
+#include "proto/testing/sample_job.h"
 
 namespace kronserve::placement {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
+using ::kronserve::testing::SampleOptions;
 using ::kronserve::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-v1::LayerSpec Layer(const std::string& name, int64_t d_out, int64_t d_in) {
-  v1::LayerSpec layer;
-  layer.set_name(name);
-  layer.set_kind(v1::LAYER_KIND_LINEAR);
-  layer.set_d_out(d_out);
-  layer.set_d_in(d_in);
-  layer.set_scale_a(1);
-  layer.set_scale_g(1);
-  return layer;
-}
-
 Layers TwoLayers() {
   Layers layers;
-  *layers.Add() = Layer("fc1", 10, 20);
-  *layers.Add() = Layer("fc2", 5, 10);
+  *layers.Add() = SampleLayer("fc1", 10, 20);
+  *layers.Add() = SampleLayer("fc2", 5, 10);
   return layers;
 }
 
-v1::JobOptions GoodOptions() {
-  v1::JobOptions options;
-  options.set_factor_update_steps(1);
-  options.set_inv_update_steps(10);
-  options.set_method(v1::COMPUTE_METHOD_INVERSE);
-  options.set_damping_form(v1::DAMPING_FORM_FACTORED);
-  options.set_factor_init(v1::FACTOR_INIT_WARM);
-  options.set_factor_source(v1::FACTOR_SOURCE_ALL);
-  options.set_refresh_schedule(v1::REFRESH_SCHEDULE_STAGGERED);
-  options.set_max_staleness(5);
-  options.set_round_policy(v1::ROUND_POLICY_PARTIAL);
-  options.set_min_round_share(0.5);
-  options.set_step_budget_ms(2000);
-  options.set_round_deadline_ms(1000);
-  options.set_max_open_rounds(2);
-  options.set_fallback(v1::FALLBACK_KIND_MATCHED);
-  options.set_deterministic(false);
-  return options;
-}
-
 TEST(ValidateJobTest, AcceptsAGoodJob) {
-  EXPECT_THAT(ValidateJob(TwoLayers(), GoodOptions()), IsOk());
+  EXPECT_THAT(ValidateJob(TwoLayers(), SampleOptions()), IsOk());
 }
 
 TEST(ValidateJobTest, WithoutLayersOptionsDoNotMatter) {
@@ -92,7 +64,7 @@ TEST(ValidateJobTest, NamesEachFaultOfALayer) {
     Layers layers = TwoLayers();
     bad.spoil(layers.Mutable(1));
     EXPECT_THAT(
-        ValidateJob(layers, GoodOptions()),
+        ValidateJob(layers, SampleOptions()),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
   }
 }
@@ -133,7 +105,7 @@ TEST(ValidateJobTest, NamesEachFaultOfTheOptions) {
        [](auto* o) { o->set_deterministic(true); }},
   };
   for (const BadOption& bad : kCases) {
-    v1::JobOptions options = GoodOptions();
+    v1::JobOptions options = SampleOptions();
     bad.spoil(&options);
     EXPECT_THAT(
         ValidateJob(TwoLayers(), options),
@@ -142,7 +114,7 @@ TEST(ValidateJobTest, NamesEachFaultOfTheOptions) {
 }
 
 TEST(ValidateJobTest, AcceptsExactDampingWithEigenAndDeterministicRuns) {
-  v1::JobOptions options = GoodOptions();
+  v1::JobOptions options = SampleOptions();
   options.set_method(v1::COMPUTE_METHOD_EIGEN);
   options.set_damping_form(v1::DAMPING_FORM_EXACT);
   options.set_max_staleness(0);
@@ -154,7 +126,7 @@ TEST(ValidateJobTest, AcceptsExactDampingWithEigenAndDeterministicRuns) {
 TEST(ValidateJobTest, NamesAllFaultsAtOnce) {
   Layers layers = TwoLayers();
   layers.Mutable(0)->set_d_in(0);
-  v1::JobOptions options = GoodOptions();
+  v1::JobOptions options = SampleOptions();
   options.set_max_open_rounds(0);
   options.clear_method();
   EXPECT_THAT(ValidateJob(layers, options),
@@ -165,8 +137,9 @@ TEST(ValidateJobTest, NamesAllFaultsAtOnce) {
 
 TEST(ValidateJobTest, CutsALongListOfFaults) {
   Layers layers;
-  for (int i = 0; i < 30; ++i) *layers.Add() = Layer(absl::StrCat(i), 0, 1);
-  EXPECT_THAT(ValidateJob(layers, GoodOptions()),
+  for (int i = 0; i < 30; ++i)
+    *layers.Add() = SampleLayer(absl::StrCat(i), 0, 1);
+  EXPECT_THAT(ValidateJob(layers, SampleOptions()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("layer 19"), Not(HasSubstr("layer 20")),
                              HasSubstr("and 10 more"))));
@@ -174,7 +147,7 @@ TEST(ValidateJobTest, CutsALongListOfFaults) {
 
 TEST(DescribeDifferenceTest, NamesWhatDiffers) {
   const Layers layers = TwoLayers();
-  const v1::JobOptions options = GoodOptions();
+  const v1::JobOptions options = SampleOptions();
   EXPECT_EQ(DescribeDifference(layers, options, layers, options), "");
 
   Layers wider = layers;
@@ -198,15 +171,15 @@ TEST(DescribeDifferenceTest, NamesWhatDiffers) {
 }
 
 TEST(PlanHashTest, DependsOnLayersOptionsAndWorldSize) {
-  const uint64_t hash = PlanHash(TwoLayers(), GoodOptions(), 2);
-  EXPECT_EQ(hash, PlanHash(TwoLayers(), GoodOptions(), 2));
-  EXPECT_NE(hash, PlanHash(TwoLayers(), GoodOptions(), 3));
-  v1::JobOptions options = GoodOptions();
+  const uint64_t hash = PlanHash(TwoLayers(), SampleOptions(), 2);
+  EXPECT_EQ(hash, PlanHash(TwoLayers(), SampleOptions(), 2));
+  EXPECT_NE(hash, PlanHash(TwoLayers(), SampleOptions(), 3));
+  v1::JobOptions options = SampleOptions();
   options.set_inv_update_steps(11);
   EXPECT_NE(hash, PlanHash(TwoLayers(), options, 2));
   Layers layers = TwoLayers();
   layers.Mutable(0)->set_scale_a(2);
-  EXPECT_NE(hash, PlanHash(layers, GoodOptions(), 2));
+  EXPECT_NE(hash, PlanHash(layers, SampleOptions(), 2));
 }
 
 }  // namespace

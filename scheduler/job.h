@@ -114,6 +114,9 @@ struct Job {
 
   bool durable = true;
   uint64_t save_ticket = 0;  // 0: no write is under way.
+  // Of the newest write that was asked for, and of the newest that is done.
+  uint64_t last_save = 0;
+  uint64_t stored_save = 0;
   std::string save_error;
   absl::Time save_retry = absl::InfinitePast();
 

@@ -30,9 +30,6 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 class ReplicasTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!testing::EtcdProcess::Installed()) {
-      GTEST_SKIP() << "etcd is not installed";
-    }
     etcd_ = std::make_unique<testing::EtcdProcess>();
     first_ = Start();
     AwaitLeader(*first_, first_->address());

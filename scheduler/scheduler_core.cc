@@ -123,12 +123,14 @@ void SchedulerCore::Save(Job* job) {
   effect.ticket = NewTicket(std::move(pending));
   effect.writes = SaveJob(*job, high_water_, term_);
   job->durable = false;
-  job->save_ticket = effect.ticket;
+  job->save_ticket = job->last_save = effect.ticket;
   effects_.push_back(std::move(effect));
 }
 
 void SchedulerCore::SaveDone(Job* job, uint64_t ticket,
                              const absl::Status& status, absl::Time now) {
+  // Writes hold the whole state and are done in order.
+  if (status.ok()) job->stored_save = ticket;
   // A newer write follows this one; only its end counts.
   if (job->save_ticket != ticket) return;
   job->save_ticket = 0;
@@ -253,12 +255,21 @@ void SchedulerCore::DropDone(Job* job, const Pending& pending,
   if (job->drops.empty()) Save(job);
 }
 
-absl::Status SchedulerCore::Stored(const std::string& job_name) const {
-  const auto found = jobs_.find(job_name);
-  const bool job_stored = found == jobs_.end() || found->second.durable;
-  if (job_stored && unsaved_drains_.empty()) return absl::OkStatus();
+uint64_t SchedulerCore::LastSave(const std::string& job) const {
+  if (job.empty()) return last_save_;
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? 0 : found->second.last_save;
+}
+
+absl::Status SchedulerCore::Stored(const std::string& job,
+                                   uint64_t save) const {
+  const auto found = jobs_.find(job);
+  if (!job.empty() && found == jobs_.end()) return absl::OkStatus();
+  const uint64_t stored =
+      job.empty() ? stored_save_ : found->second.stored_save;
+  if (stored >= save) return absl::OkStatus();
   const std::string& error =
-      job_stored ? save_servers_error_ : found->second.save_error;
+      job.empty() ? save_servers_error_ : found->second.save_error;
   return absl::UnavailableError(
       absl::StrCat("it was decided but is not stored yet",
                    error.empty() ? "" : ": ", error, "; ask again"));

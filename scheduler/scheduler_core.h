@@ -115,11 +115,15 @@ class SchedulerCore {
       const absl::StatusOr<v1::WriteCheckpointResponse>& response,
       absl::Time now);
 
-  // Whether everything decided so far about `job` and about servers is stored.
+  // The newest write about `job` (empty: about servers); 0 if there was none.
+  uint64_t LastSave(const std::string& job) const;
+
+  // Whether what was decided about `job` (empty: about servers) up to the write
+  // `save` is stored. A job that is forgotten is.
   //
   // Errors:
   //   kUnavailable  it is not yet; says why.
-  absl::Status Stored(const std::string& job) const;
+  absl::Status Stored(const std::string& job, uint64_t save) const;
 
   // What is to be done since the last call, in order.
   std::vector<Effect> TakeEffects();
@@ -247,6 +251,8 @@ class SchedulerCore {
   // Servers drained or undrained by hand, and the term: not stored yet.
   std::set<std::string> unsaved_drains_;
   uint64_t save_servers_ticket_ = 0;  // 0: no write is under way.
+  uint64_t last_save_ = 0;            // As in Job.
+  uint64_t stored_save_ = 0;
   std::string save_servers_error_;
   absl::Time save_servers_retry_ = absl::InfiniteFuture();
 };

@@ -15,7 +15,7 @@ namespace {
 
 using ::kronserve::scheduler::testing::Claim;
 using ::kronserve::scheduler::testing::CoreHarness;
-using ::kronserve::scheduler::testing::Layer;
+using ::kronserve::scheduler::testing::SampleLayer;
 using ::kronserve::testing::IsOk;
 using ::kronserve::testing::StatusIs;
 using ::testing::AllOf;
@@ -86,9 +86,9 @@ TEST_F(BalanceTest, AFourthServerTakesItsQuarterOnce) {
 TEST_F(BalanceTest, AGiantIsNamedAndNothingMoves) {
   AddServers(1, 3);
   v1::JoinJobRequest claim = Claim("j", 0, 1, 0);
-  *claim.add_layers() = Layer("giant", 8192, 8192);
+  *claim.add_layers() = SampleLayer("giant", 8192, 8192);
   for (int i = 0; i < 10; ++i) {
-    *claim.add_layers() = Layer(absl::StrCat("small", i), 64, 64);
+    *claim.add_layers() = SampleLayer(absl::StrCat("small", i), 64, 64);
   }
   for (auto& [name, server] : h_.servers) {
     server.memory_bytes = int64_t{1} << 40;
@@ -204,7 +204,7 @@ TEST_F(BalanceTest, PinsAnswerWithTheirErrors) {
   h_.servers["s2"].memory_bytes = 3 << 20;
   ASSERT_THAT(h_.Register("s2"), IsOk());
   v1::JoinJobRequest big = Claim("big", 0, 1, 0);
-  *big.add_layers() = Layer("wide", 512, 512);
+  *big.add_layers() = SampleLayer("wide", 512, 512);
   ASSERT_THAT(h_.Join(big), IsOk());
   v1::PinLayersRequest pin = Pin("wide", "s2");
   pin.set_job("big");
@@ -221,7 +221,7 @@ TEST_F(BalanceTest, RefreshThreadsCountInMemory) {
   h_.servers["s1"].refresh_threads = 16;
   ASSERT_THAT(h_.Register("s1"), IsOk());
   v1::JoinJobRequest big = Claim("big", 0, 1, 0);
-  *big.add_layers() = Layer("wide", 512, 512);
+  *big.add_layers() = SampleLayer("wide", 512, 512);
   EXPECT_THAT(h_.Join(big),
               StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
   h_.servers["s1"].refresh_threads = 1;

@@ -14,7 +14,7 @@ namespace {
 
 using ::kronserve::scheduler::testing::Claim;
 using ::kronserve::scheduler::testing::CoreHarness;
-using ::kronserve::scheduler::testing::Layer;
+using ::kronserve::scheduler::testing::SampleLayer;
 using ::kronserve::testing::IsOk;
 using ::kronserve::testing::StatusIs;
 using ::testing::AllOf;
@@ -105,11 +105,11 @@ TEST_F(DrainTest, AnswersWithItsErrors) {
 TEST_F(DrainTest, IsStoredAndTriedAgain) {
   h_.store_status = absl::UnavailableError("disk full");
   ASSERT_THAT(Drain("s1"), IsOk());
-  EXPECT_THAT(h_.core->Stored(""),
+  EXPECT_THAT(h_.core->Stored("", h_.core->LastSave("")),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("disk full")));
   h_.store_status = absl::OkStatus();
   Train(2);
-  EXPECT_THAT(h_.core->Stored(""), IsOk());
+  EXPECT_THAT(h_.core->Stored("", h_.core->LastSave("")), IsOk());
   EXPECT_EQ(h_.store->Load()->count("drain/s1"), 1u);
 }
 

@@ -94,9 +94,13 @@ absl::StatusOr<Job*> SchedulerCore::FindOrCreateJob(
   }
   Deliveries drops;
   bool durable = true;
+  uint64_t last_save = 0;
+  uint64_t stored_save = 0;
   if (job != nullptr) {
     drops = job->drops;
     durable = job->durable;
+    last_save = job->last_save;
+    stored_save = job->stored_save;
     jobs_.erase(request.job());
   }
   job =
@@ -105,6 +109,8 @@ absl::StatusOr<Job*> SchedulerCore::FindOrCreateJob(
            .first->second;
   job->drops = drops;
   job->durable = durable;
+  job->last_save = last_save;
+  job->stored_save = stored_save;
   job->config.set_job(request.job());
   *job->config.mutable_layers() = request.layers();
   *job->config.mutable_options() = request.options();

@@ -290,12 +290,13 @@ void SchedulerCore::SaveServers() {
   for (const std::string& name : unsaved_drains_) {
     effect.writes.push_back(SaveDrain(name, membership_.drained_by_hand(name)));
   }
-  save_servers_ticket_ = effect.ticket;
+  save_servers_ticket_ = last_save_ = effect.ticket;
   effects_.push_back(std::move(effect));
 }
 
 void SchedulerCore::SaveServersDone(uint64_t ticket, const absl::Status& status,
                                     absl::Time now) {
+  if (status.ok()) stored_save_ = ticket;
   // A newer write follows this one; only its end counts.
   if (save_servers_ticket_ != ticket) return;
   save_servers_ticket_ = 0;

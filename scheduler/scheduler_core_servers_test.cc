@@ -280,7 +280,7 @@ TEST_F(TwoServersTest, SurvivorsWithoutMemoryLeaveLayersWithoutOwner) {
   h_.servers["s1"].memory_bytes = 3 << 20;  // Staging and a little.
   ASSERT_THAT(h_.Register("s1"), IsOk());
   v1::JoinJobRequest big = Claim("big", 0, 1, 0);
-  *big.add_layers() = testing::Layer("wide", 512, 512);
+  *big.add_layers() = testing::SampleLayer("wide", 512, 512);
   ASSERT_THAT(h_.Join(big), IsOk());
   ASSERT_THAT(CoreHarness::Owners(h_.JobNamed("big").assignment()),
               ElementsAre("s2"));

@@ -59,15 +59,21 @@ class SchedulerRuntime {
   template <typename Operation, typename Respond>
   void RunStored(const std::string& job, const Operation& operation,
                  Respond respond) ABSL_LOCKS_EXCLUDED(mu_) {
-    auto result = Run(operation);
+    uint64_t save = 0;
+    auto result = Run([&](SchedulerCore* core, absl::Time now) {
+      auto decided = operation(core, now);
+      save = core->LastSave(job);
+      return decided;
+    });
     if (!result.ok()) {
       respond(std::move(result));
       return;
     }
     // Behind the writes that the operation asked for.
-    AfterWrites([this, job, respond, result = std::move(result)] {
-      const absl::Status stored = Run(
-          [&](SchedulerCore* core, absl::Time) { return core->Stored(job); });
+    AfterWrites([this, job, save, respond, result = std::move(result)] {
+      const absl::Status stored = Run([&](SchedulerCore* core, absl::Time) {
+        return core->Stored(job, save);
+      });
       if (stored.ok()) {
         respond(result);
       } else {

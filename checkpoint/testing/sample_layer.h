@@ -12,18 +12,13 @@
 #include "checkpoint/store.h"
 #include "kronserve/v1/job.pb.h"
 #include "kronserve/v1/snapshot.pb.h"
+#include "proto/testing/sample_job.h"
 
 namespace kronserve::checkpoint {
 
 inline v1::LayerSpec SampleSpec(const std::string& name) {
-  v1::LayerSpec layer;
-  layer.set_name(name);
-  layer.set_kind(v1::LAYER_KIND_LINEAR);
-  layer.set_d_out(2);
-  layer.set_d_in(3);
+  v1::LayerSpec layer = ::kronserve::testing::SampleLayer(name, 2, 3);
   layer.set_has_bias(true);
-  layer.set_scale_a(1);
-  layer.set_scale_g(1);
   return layer;
 }
 

@@ -31,13 +31,10 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 
 class EtcdTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    if (EtcdProcess::Installed()) etcd_ = new EtcdProcess;
-  }
+  static void SetUpTestSuite() { etcd_ = new EtcdProcess; }
   static void TearDownTestSuite() { delete etcd_; }
 
   void SetUp() override {
-    if (etcd_ == nullptr) GTEST_SKIP() << "etcd is not installed";
     options_.endpoints = etcd_->endpoint();
     options_.prefix = absl::StrCat(
         "/", ::testing::UnitTest::GetInstance()->current_test_info()->name(),

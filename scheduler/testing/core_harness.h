@@ -14,43 +14,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "proto/testing/sample_job.h"
 #include "scheduler/memory/factory.h"
 #include "scheduler/scheduler_core.h"
 #include "scheduler/testing/fake_server.h"
 
 namespace kronserve::scheduler::testing {
 
-inline v1::LayerSpec Layer(const std::string& name, int64_t d_out,
-                           int64_t d_in) {
-  v1::LayerSpec layer;
-  layer.set_name(name);
-  layer.set_kind(v1::LAYER_KIND_LINEAR);
-  layer.set_d_out(d_out);
-  layer.set_d_in(d_in);
-  layer.set_scale_a(1);
-  layer.set_scale_g(1);
-  return layer;
-}
-
-inline v1::JobOptions GoodOptions() {
-  v1::JobOptions options;
-  options.set_factor_update_steps(1);
-  options.set_inv_update_steps(10);
-  options.set_method(v1::COMPUTE_METHOD_INVERSE);
-  options.set_damping_form(v1::DAMPING_FORM_FACTORED);
-  options.set_factor_init(v1::FACTOR_INIT_WARM);
-  options.set_factor_source(v1::FACTOR_SOURCE_ALL);
-  options.set_refresh_schedule(v1::REFRESH_SCHEDULE_STAGGERED);
-  options.set_max_staleness(5);
-  options.set_round_policy(v1::ROUND_POLICY_PARTIAL);
-  options.set_min_round_share(0.5);
-  options.set_step_budget_ms(2000);
-  options.set_round_deadline_ms(1000);
-  options.set_max_open_rounds(2);
-  options.set_fallback(v1::FALLBACK_KIND_MATCHED);
-  options.set_deterministic(false);
-  return options;
-}
+using ::kronserve::testing::SampleLayer;
+using ::kronserve::testing::SampleOptions;
 
 // A claim of `rank` in a job of `num_layers` equal layers; the process's
 // incarnation is 100 + rank.
@@ -64,9 +36,9 @@ inline v1::JoinJobRequest Claim(const std::string& job, int rank,
   request.set_node(absl::StrCat("node", rank));
   request.set_incarnation(100 + rank);
   for (int i = 0; i < num_layers; ++i) {
-    *request.add_layers() = Layer(absl::StrCat("fc", i), 16, 32);
+    *request.add_layers() = SampleLayer(absl::StrCat("fc", i), 16, 32);
   }
-  *request.mutable_options() = GoodOptions();
+  *request.mutable_options() = SampleOptions();
   return request;
 }
 

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -40,10 +39,6 @@ inline int FreePort() {
 // Killed, and its folder removed, by the destructor.
 class EtcdProcess {
  public:
-  static bool Installed() {
-    return std::system("command -v etcd >/dev/null") == 0;
-  }
-
   EtcdProcess()
       : endpoint_(absl::StrCat("127.0.0.1:", FreePort())),
         peer_(absl::StrCat("127.0.0.1:", FreePort())) {
@@ -89,7 +84,8 @@ class EtcdProcess {
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
     ASSERT_EQ(posix_spawnp(&pid_, "etcd", &actions, nullptr, arguments.data(),
                            environ),
-              0);
+              0)
+        << "etcd cannot be started: scripts/setup.sh installs it";
     posix_spawn_file_actions_destroy(&actions);
     etcd::EtcdClient client(endpoint_);
     const absl::Time deadline = absl::Now() + absl::Seconds(30);

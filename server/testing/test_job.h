@@ -13,6 +13,7 @@
 #include "kronserve/v1/preconditioner.pb.h"
 #include "linalg/packed_triangle.h"
 #include "proto/tensor_chunks.h"
+#include "proto/testing/sample_job.h"
 
 namespace kronserve::server::testing {
 
@@ -20,22 +21,12 @@ inline constexpr char kServerName[] = "s0";
 
 // Synchronous, every step a factor step and a refresh.
 inline v1::JobOptions SyncOptions() {
-  v1::JobOptions options;
-  options.set_factor_update_steps(1);
+  v1::JobOptions options = ::kronserve::testing::SampleOptions();
   options.set_inv_update_steps(1);
-  options.set_method(v1::COMPUTE_METHOD_INVERSE);
-  options.set_damping_form(v1::DAMPING_FORM_FACTORED);
-  options.set_factor_init(v1::FACTOR_INIT_WARM);
-  options.set_factor_source(v1::FACTOR_SOURCE_ALL);
   options.set_refresh_schedule(v1::REFRESH_SCHEDULE_ALIGNED);
   options.set_max_staleness(0);
   options.set_round_policy(v1::ROUND_POLICY_WAIT);
-  options.set_min_round_share(0.5);
   options.set_step_budget_ms(60000);
-  options.set_round_deadline_ms(1000);
-  options.set_max_open_rounds(2);
-  options.set_fallback(v1::FALLBACK_KIND_MATCHED);
-  options.set_deterministic(false);
   return options;
 }
 
@@ -48,17 +39,7 @@ inline v1::JobOptions AsyncOptions(int64_t max_staleness) {
   return options;
 }
 
-inline v1::LayerSpec MakeLayer(const std::string& name, int64_t d_out,
-                               int64_t d_in) {
-  v1::LayerSpec layer;
-  layer.set_name(name);
-  layer.set_kind(v1::LAYER_KIND_LINEAR);
-  layer.set_d_out(d_out);
-  layer.set_d_in(d_in);
-  layer.set_scale_a(1);
-  layer.set_scale_g(1);
-  return layer;
-}
+inline constexpr auto MakeLayer = ::kronserve::testing::SampleLayer;
 
 inline uint64_t IncarnationOf(int rank) { return 1000 + rank; }
 
