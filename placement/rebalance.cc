@@ -174,7 +174,7 @@ absl::StatusOr<Rebalancing> Rebalance(const PlacementProblem& problem,
   Rebalancing result;
   result.note = DescribeUndone(now);
   // Balance would compete for the room that they wait for.
-  if (result.note.empty()) {
+  if (result.note.empty() && options.balance) {
     bool cut_short = false;
     now = WithOwners(problem, Balance(now, options, &cut_short));
     if (cut_short) {

@@ -24,6 +24,8 @@ struct RebalanceOptions {
   // Layers that may move for balance in one call, at least 2 (a swap); pins
   // and drains do not count. When this cuts it short, later calls go on.
   int max_moves = std::numeric_limits<int>::max();
+  // False: only pins and drains.
+  bool balance = true;
 };
 
 struct Rebalancing {

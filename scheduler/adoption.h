@@ -15,6 +15,13 @@
 
 namespace kronserve::scheduler {
 
+// Whether what a server says it holds can be true.
+//
+// Errors:
+//   kInvalidArgument  a number or the length of the name is out of range
+//                     (limits.h).
+absl::Status CheckHeld(const v1::JobHeld& held);
+
 // Whether `held` brings a later (world, epoch) than `job` has (null: the job is
 // not known). What is known to have ended is not begun again by a server that
 // has not heard of it.

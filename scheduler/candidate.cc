@@ -85,11 +85,12 @@ void Candidate::Lead(const std::string& address,
 
 void Candidate::StepDown(const std::string& leader) {
   active_->Follow(leader);
-  until_ = absl::InfinitePast();
+  const bool leads = clock_.Now() < std::exchange(until_, absl::InfinitePast());
   if (runtime_ == nullptr) return;
   Log(LogLevel::kWarning, "this scheduler does not lead any more",
       {{"leader", leader}});
-  runtime_->Stop();
+  // What is queued is fenced once another may lead.
+  runtime_->Stop(/*finish_writes=*/leads);
   retired_ = std::move(runtime_);
   runtime_ = nullptr;
 }

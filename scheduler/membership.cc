@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "placement/job_validation.h"
+#include "scheduler/limits.h"
 
 namespace kronserve::scheduler {
 namespace {
@@ -34,6 +35,11 @@ absl::Status Validate(const v1::RegisterServerRequest& request) {
   if (request.memory_bytes() < 1) {
     faults.push_back(absl::StrCat("memory_bytes is ", request.memory_bytes(),
                                   ", a server needs memory to own layers"));
+  }
+  if (request.term_seen() > static_cast<uint64_t>(kMaxNumber)) {
+    faults.push_back(absl::StrCat("term_seen is ", request.term_seen(),
+                                  ", above ", kMaxNumber,
+                                  " nothing can follow"));
   }
   const v1::CostCurve& cost = request.cost();
   if (!IsCoefficient(cost.seconds()) || !IsCoefficient(cost.seconds_per_d2()) ||
@@ -214,8 +220,7 @@ const ServerMember* Membership::Find(const std::string& name) const {
 v1::MemberState Membership::StateOf(const ServerMember& member,
                                     absl::Time now) const {
   if (member.dead) return v1::MEMBER_STATE_DEAD;
-  // The half keeps a punctual member from flickering.
-  const bool missed_two = now - member.last_heard > 2.5 * options_.heartbeat;
+  const bool missed_two = now - member.last_heard > options_.patience();
   return missed_two || !member.usable() ? v1::MEMBER_STATE_SUSPECT
                                         : v1::MEMBER_STATE_ALIVE;
 }

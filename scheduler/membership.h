@@ -29,6 +29,10 @@ struct LeaseOptions {
   // How long we count on a renewal we have received: one heartbeat more, so
   // that the member's view ends first (PROTOCOL.md 5).
   absl::Duration validity() const { return lease + heartbeat; }
+
+  // Silence after which a member is suspect. The half keeps a punctual one from
+  // flickering.
+  absl::Duration patience() const { return 2.5 * heartbeat; }
 };
 
 //            Register                     lease over

@@ -1,6 +1,5 @@
 #include "scheduler/planner.h"
 
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -170,7 +169,7 @@ absl::StatusOr<PlannedMoves> PlanMoves(const Job& job, bool balance,
     }
   }
   placement::RebalanceOptions options;
-  if (!balance) options.min_gain = std::nextafter(1.0, 0.0);
+  options.balance = balance;
   KRONSERVE_ASSIGN_OR_RETURN(placement::Rebalancing planned,
                              placement::Rebalance(p.problem, options));
   PlannedMoves moves{p.Names(planned.owners), std::move(planned.note)};

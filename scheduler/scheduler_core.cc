@@ -23,6 +23,7 @@ SchedulerCore::SchedulerCore(const CoreOptions& options, uint64_t term,
       term_(term),
       started_(now),
       last_tick_(now),
+      last_heard_(now),
       membership_(options.lease) {}
 
 absl::StatusOr<std::unique_ptr<SchedulerCore>> SchedulerCore::Create(
@@ -46,13 +47,43 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> SchedulerCore::Create(
   return core;
 }
 
-void SchedulerCore::Tick(absl::Time now) {
-  const absl::Duration late = now - last_tick_ - options_.tick;
-  last_tick_ = now;
-  if (late > options_.tick) {
-    membership_.ExtendLeases(late);
-    for (auto& [name, job] : jobs_) job.roster.ExtendLeases(late);
+bool SchedulerCore::HearsNobody(absl::Time now) const {
+  return now - last_heard_ > options_.lease.patience();
+}
+
+void SchedulerCore::ExtendLeases(absl::Duration by) {
+  membership_.ExtendLeases(by);
+  for (auto& [name, job] : jobs_) job.roster.ExtendLeases(by);
+}
+
+// A member has called, whatever it is answered.
+void SchedulerCore::Heard(absl::Time now) {
+  // What ran on before we knew that we heard nobody.
+  if (HearsNobody(last_tick_)) ExtendLeases(options_.lease.patience());
+  last_heard_ = now;
+}
+
+// Silence counts against a member only while we are on time and hear another:
+// otherwise it is we who were late, or are cut off.
+void SchedulerCore::StretchLeases(absl::Time now) {
+  const bool heard_nobody = HearsNobody(last_tick_);
+  const absl::Duration passed = now - std::exchange(last_tick_, now);
+  if (passed > 2 * options_.tick) {
+    ExtendLeases(passed - options_.tick);
+    last_heard_ += passed - options_.tick;  // Ours, not a silence of theirs.
+  } else if (HearsNobody(now)) {
+    ExtendLeases(passed);
   }
+  if (HearsNobody(now) && !heard_nobody && !membership_.members().empty()) {
+    Note(LogLevel::kWarning,
+         absl::StrCat("no server and no rank was heard for ",
+                      absl::FormatDuration(options_.lease.patience()),
+                      ": nobody is taken for dead until somebody is heard"));
+  }
+}
+
+void SchedulerCore::Tick(absl::Time now) {
+  StretchLeases(now);
   for (const std::string& name : membership_.Expire(now)) {
     if (membership_.Find(name)->may_leave) {
       Note(LogLevel::kInfo,

@@ -50,7 +50,8 @@ inline constexpr absl::Duration kSaveRetry = absl::Seconds(1);
 struct CoreOptions {
   LeaseOptions lease;
   // How often the driver calls Tick(). A call that comes later than this was
-  // held up, and so perhaps were heartbeats: all leases last longer by it.
+  // held up, and so perhaps were heartbeats: all leases last longer by it. They
+  // also stand still while nobody at all is heard.
   absl::Duration tick = absl::Milliseconds(100);
   // A job without living ranks is finished after this.
   absl::Duration job_ttl = absl::Hours(24);
@@ -149,6 +150,12 @@ class SchedulerCore {
 
   SchedulerCore(const CoreOptions& options, uint64_t term, absl::Time now);
 
+  // Time.
+  bool HearsNobody(absl::Time now) const;
+  void ExtendLeases(absl::Duration by);
+  void Heard(absl::Time now);
+  void StretchLeases(absl::Time now);
+
   // Servers.
   void RaiseTermAbove(uint64_t term_seen);
   void NoteHeld(const ServerMember& server,
@@ -237,6 +244,7 @@ class SchedulerCore {
   uint64_t term_;
   const absl::Time started_;
   absl::Time last_tick_;
+  absl::Time last_heard_;  // Of any member, server or rank.
   // A member knows more than the store: nothing is placed before all members
   // have had one lease to say what they hold.
   bool store_lags_ = false;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/adoption.h"
+#include "scheduler/limits.h"
 #include "scheduler/scheduler_core.h"
 
 namespace kronserve::scheduler {
@@ -14,7 +15,7 @@ bool SchedulerCore::InFirstLease() const {
 }
 
 bool SchedulerCore::MayPlace() const {
-  if (!membership_.Awaited().empty()) return false;
+  if (!membership_.Awaited().empty() || HearsNobody(last_tick_)) return false;
   return !store_lags_ || !InFirstLease();
 }
 
@@ -39,6 +40,10 @@ bool SchedulerCore::AdoptJob(const ServerMember& server,
       JobOf(held, options_.lease.validity(), now);
   absl::Status status = adopted.status();
   if (status.ok() && claimed) status = TakeOwners(adopted->mapped(), job);
+  if (status.ok() && job == nullptr && jobs_.size() >= kMaxJobs) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("there are ", jobs_.size(), " jobs already"));
+  }
   if (!status.ok()) {
     Note(LogLevel::kWarning,
          absl::StrCat("server '", server.address.name(), "' holds job '",

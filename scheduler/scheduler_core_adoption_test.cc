@@ -297,6 +297,36 @@ TEST_F(AdoptionTest, AHeldJobThatContradictsItselfIsLeftAlone) {
   EXPECT_THAT(h_.log, Contains(HasSubstr("it holds world 1, epoch 9")));
 }
 
+// A server's word is not our own record.
+TEST_F(AdoptionTest, AConfigThatCannotBeIsLeftAlone) {
+  const v1::JobConfig good = h_.servers["s1"].configs.at("j");
+  const std::vector<std::function<void(v1::JobConfig*)>> faults = {
+      [](auto* c) {
+        c->mutable_world()->mutable_ranks(0)->set_asked_rank(2147483647);
+      },
+      [](auto* c) { c->mutable_world()->mutable_ranks(0)->set_asked_rank(-1); },
+      [](auto* c) { c->mutable_world()->set_start_step(-1); },
+      [](auto* c) { c->mutable_assignment()->mutable_owners(1)->set_layer(0); },
+      [](auto* c) {
+        c->mutable_assignment()->mutable_owners(1)->set_server("unnamed");
+      },
+      [](auto* c) {
+        c->mutable_assignment()->mutable_owners(1)->set_source("unnamed");
+      },
+      [](auto* c) { c->mutable_layers(0)->set_d_in(-5); }};
+  h_.servers["s2"].alive = false;
+  for (const auto& fault : faults) {
+    v1::JobConfig& config = h_.servers["s1"].configs.at("j");
+    config = good;
+    fault(&config);
+    h_.log.clear();
+    StartOn({});
+    h_.Advance(absl::Seconds(1));
+    EXPECT_EQ(h_.JobNamed("j").job(), "") << config.ShortDebugString();
+    EXPECT_THAT(h_.log, Contains(HasSubstr("cannot be taken over")));
+  }
+}
+
 TEST(KnowsMoreTest, ComparesWorldThenEpoch) {
   v1::JobHeld held;
   held.set_world_version(2);

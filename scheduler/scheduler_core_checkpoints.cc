@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "scheduler/limits.h"
 #include "scheduler/scheduler_core.h"
 
 namespace kronserve::scheduler {
@@ -130,6 +131,10 @@ absl::Status SchedulerCore::CheckCut(const Job& job,
                                     owner->state_recovery_message));
   }
   if (!request.has_step()) return absl::OkStatus();
+  if (request.step() > kMaxNumber) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", request.step(), " is out of range"));
+  }
   int64_t earliest = job.Progress(now);
   for (size_t i = 0; i < job.layers.size(); ++i) {
     if (!job.layers[i].moving()) continue;

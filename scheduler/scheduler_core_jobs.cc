@@ -8,15 +8,11 @@
 #include "common/status_macros.h"
 #include "placement/job_validation.h"
 #include "scheduler/job_report.h"
+#include "scheduler/limits.h"
 #include "scheduler/scheduler_core.h"
 
 namespace kronserve::scheduler {
 namespace {
-
-constexpr int kMaxWorldSize = 65536;
-constexpr size_t kMaxJobs = 1000;
-// Leaves room for margins in 64 bits.
-constexpr int64_t kMaxStep = int64_t{1} << 62;
 
 void RequireName(const char* field, const std::string& value,
                  std::vector<std::string>* faults) {
@@ -52,7 +48,7 @@ absl::Status ValidateJoin(const v1::JoinJobRequest& request) {
     faults.push_back(
         absl::StrCat("restart_count is ", request.restart_count()));
   }
-  if (request.next_step() < 0 || request.next_step() > kMaxStep) {
+  if (request.next_step() < 0 || request.next_step() > kMaxNumber) {
     faults.push_back(absl::StrCat("next_step is ", request.next_step()));
   }
   const absl::Status job =
@@ -120,6 +116,7 @@ absl::StatusOr<Job*> SchedulerCore::FindOrCreateJob(
 
 absl::StatusOr<v1::JoinJobResponse> SchedulerCore::JoinJob(
     const v1::JoinJobRequest& request, absl::Time now) {
+  Heard(now);
   KRONSERVE_RETURN_IF_ERROR(ValidateJoin(request));
   KRONSERVE_ASSIGN_OR_RETURN(Job * job, FindOrCreateJob(request, now));
   const int64_t generation = job->roster.generation();
@@ -286,9 +283,10 @@ absl::StatusOr<Job*> SchedulerCore::FindWorld(const std::string& name,
 
 absl::StatusOr<v1::RankHeartbeatResponse> SchedulerCore::RankHeartbeat(
     const v1::RankHeartbeatRequest& request, absl::Time now) {
+  Heard(now);
   KRONSERVE_ASSIGN_OR_RETURN(Job * job,
                              FindWorld(request.job(), request.world_version()));
-  if (request.step() < -1 || request.step() > kMaxStep) {
+  if (request.step() < -1 || request.step() > kMaxNumber) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", request.step(), " is out of range"));
   }
@@ -304,13 +302,14 @@ absl::StatusOr<v1::RankHeartbeatResponse> SchedulerCore::RankHeartbeat(
 }
 
 void SchedulerCore::NoteStep(int64_t step, absl::Time now, Job* job) {
-  if (step > kMaxStep) return;
+  if (step > kMaxNumber) return;
   job->step = std::max(job->step, step);
   job->pace.Note(job->step, now);
 }
 
 absl::StatusOr<v1::FinishJobResponse> SchedulerCore::FinishJob(
-    const v1::FinishJobRequest& request, absl::Time) {
+    const v1::FinishJobRequest& request, absl::Time now) {
+  Heard(now);
   if (request.world_version() < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "world_version is ", request.world_version(), ", it starts at 1"));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "scheduler/adoption.h"
 #include "scheduler/job_report.h"
 #include "scheduler/scheduler_core.h"
 
@@ -13,6 +14,7 @@ namespace kronserve::scheduler {
 
 absl::StatusOr<v1::RegisterServerResponse> SchedulerCore::RegisterServer(
     const v1::RegisterServerRequest& request, absl::Time now) {
+  Heard(now);
   KRONSERVE_ASSIGN_OR_RETURN(const Membership::Registration registration,
                              membership_.Register(request, now));
   const ServerMember& server = *membership_.Find(request.name());
@@ -34,7 +36,9 @@ absl::StatusOr<v1::RegisterServerResponse> SchedulerCore::RegisterServer(
   }
   NoteHeld(server, request.held(), now);
   WantOwners();
-  WantMoves(registration.joined);
+  if (registration.is_new || registration.joined) {
+    WantMoves(registration.joined);
+  }
   for (auto& [name, job] : jobs_) TickJob(&job, now);
   v1::RegisterServerResponse response;
   response.set_term(term_);
@@ -46,6 +50,7 @@ absl::StatusOr<v1::RegisterServerResponse> SchedulerCore::RegisterServer(
 
 absl::StatusOr<v1::ServerHeartbeatResponse> SchedulerCore::ServerHeartbeat(
     const v1::ServerHeartbeatRequest& request, absl::Time now) {
+  Heard(now);
   const ServerMember* known = membership_.Find(request.name());
   const bool was_dead = known != nullptr && known->dead;
   const bool was_draining = membership_.draining(request.name());
@@ -149,7 +154,13 @@ void SchedulerCore::NoteHeld(
   std::set<std::string> seen;
   for (const v1::JobHeld& job : held) {
     seen.insert(job.job());
-    NoteHeldJob(server, job, now);
+    const absl::Status status = CheckHeld(job);
+    if (status.ok()) {
+      NoteHeldJob(server, job, now);
+    } else {
+      Note(LogLevel::kWarning, absl::StrCat("server '", server.address.name(),
+                                            "': ", status.message()));
+    }
   }
   for (auto& [name, job] : jobs_) {
     if (seen.count(name) > 0) continue;
@@ -227,7 +238,7 @@ void SchedulerCore::LoseServerOf(Job* job, const std::string& name,
                                  const std::string& why) {
   if (job->drops.Has(name)) {
     job->drops.Remove(name);
-    job->durable = false;
+    Save(job);
   }
   job->configures.Remove(name);
   job->refusing.erase(name);

@@ -16,9 +16,9 @@ constexpr absl::Duration kCloseIdleEvery = absl::Minutes(1);
 absl::StatusOr<std::unique_ptr<SchedulerRuntime>> SchedulerRuntime::Create(
     CoreOptions options, RuntimeDependencies dependencies) {
   options.store = dependencies.store->Describe();
+  StateMap stored;
   KRONSERVE_ASSIGN_OR_RETURN(const uint64_t term,
-                             RaiseTerm(dependencies.store.get()));
-  KRONSERVE_ASSIGN_OR_RETURN(const StateMap stored, dependencies.store->Load());
+                             RaiseTerm(dependencies.store.get(), &stored));
   KRONSERVE_ASSIGN_OR_RETURN(
       std::unique_ptr<SchedulerCore> core,
       SchedulerCore::Create(options, stored, term, dependencies.clock->Now()));
@@ -37,7 +37,8 @@ SchedulerRuntime::SchedulerRuntime(const CoreOptions& options,
 
 SchedulerRuntime::~SchedulerRuntime() { Stop(); }
 
-void SchedulerRuntime::Stop() {
+void SchedulerRuntime::Stop(bool finish_writes) {
+  if (!finish_writes) drop_writes_ = true;
   {
     MutexLock lock(&mu_);
     stopping_ = true;
@@ -86,7 +87,9 @@ void SchedulerRuntime::AfterWrites(std::function<void()> task) {
 
 void SchedulerRuntime::CarryOut(const Effect& effect) {
   if (const auto* persist = std::get_if<PersistEffect>(&effect)) {
-    Done(persist->ticket, dependencies_.store->Write(persist->writes));
+    Done(persist->ticket, drop_writes_
+                              ? absl::AbortedError("another scheduler leads")
+                              : dependencies_.store->Write(persist->writes));
   } else if (const auto* configure = std::get_if<ConfigureEffect>(&effect)) {
     dependencies_.link->Configure(
         *configure, [this, ticket = configure->ticket](

@@ -82,9 +82,11 @@ class SchedulerRuntime {
     });
   }
 
-  // Ends the threads; writes that were asked for are still done, calls are
-  // cancelled. Idempotent.
-  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends the threads; calls are cancelled. Idempotent.
+  //
+  //   finish_writes  writes that were asked for are still done; false when the
+  //                  store would refuse them, or keep us waiting in vain.
+  void Stop(bool finish_writes = true) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   SchedulerRuntime(const CoreOptions& options, RuntimeDependencies dependencies,
@@ -101,6 +103,7 @@ class SchedulerRuntime {
   const CoreOptions options_;
   const RuntimeDependencies dependencies_;
 
+  std::atomic<bool> drop_writes_{false};
   Mutex mu_;
   CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

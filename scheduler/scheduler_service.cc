@@ -145,11 +145,12 @@ grpc::ServerUnaryReactor* SchedulerService::CheckpointJob(
     grpc::CallbackServerContext* context,
     const v1::CheckpointJobRequest* request,
     v1::CheckpointJobResponse* response) {
-  return Finish(context,
-                runtime_->Run([&](SchedulerCore* core, absl::Time now) {
-                  return core->CheckpointJob(*request, now);
-                }),
-                response);
+  return FinishStored(
+      context, runtime_, request->job(),
+      [request](SchedulerCore* core, absl::Time now) {
+        return core->CheckpointJob(*request, now);
+      },
+      response);
 }
 
 grpc::ServerUnaryReactor* SchedulerService::RestoreJob(

@@ -305,10 +305,18 @@ TEST_F(SchedulerServiceTest, AFinishIsAnsweredWhenItIsStored) {
 TEST_F(SchedulerServiceTest, ASilentServersLayersLoseTheirOwner) {
   ASSERT_THAT(Register("s1"), IsOk());
   ASSERT_THAT(Join(Claim("j", 0, 1)), IsOk());
-  // No heartbeat follows: 2.2 s later its layers have no owner.
+  // No heartbeat of it follows, only its rank's: 2.2 s later its layers have no
+  // owner.
+  v1::RankHeartbeatRequest beat;
+  beat.set_job("j");
+  beat.set_world_version(1);
+  beat.set_incarnation(100);
+  v1::RankHeartbeatResponse beaten;
   v1::GetStatusResponse status;
   const absl::Time end = absl::Now() + kPatience;
   do {
+    ASSERT_THAT(Call(&v1::Scheduler::Stub::RankHeartbeat, beat, &beaten),
+                IsOk());
     ASSERT_THAT(
         Call(&v1::Scheduler::Stub::GetStatus, v1::GetStatusRequest(), &status),
         IsOk());

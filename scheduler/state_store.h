@@ -59,9 +59,12 @@ class StateStore {
 // above it, one more than the stored one; stored before it is returned. Called
 // once per start.
 //
+//   loaded  if not null, gets what was stored before.
+//
 // Errors: as Load() and Write(); kDataLoss also when the stored number cannot
 // be read.
-absl::StatusOr<uint64_t> RaiseTerm(StateStore* store);
+absl::StatusOr<uint64_t> RaiseTerm(StateStore* store,
+                                   StateMap* loaded = nullptr);
 
 // The key of the leadership number, a decimal.
 inline constexpr char kTermKey[] = "term";

@@ -10,8 +10,9 @@ namespace {
 
 namespace pb = etcdserverpb;
 
-// Keeps an answer below gRPC's limit of 4 MiB: a value has up to 1.5 MiB.
-constexpr int64_t kKeysPerPage = 2;
+// Keeps an answer below the 64 MiB that a channel takes (grpc_channel.h): a
+// value has up to 1.5 MiB.
+constexpr int64_t kKeysPerPage = 32;
 
 std::string WritesKey(const EtcdOptions& options) {
   return absl::StrCat(options.prefix, "writes");
