@@ -48,6 +48,17 @@ void LayerState::QueueMerge(ClosedRound closed) {
   merges_.push_back({std::move(closed), step});
 }
 
+ClosedRound LayerState::DropOldestMerge() {
+  ClosedRound closed = std::move(merges_.front().closed);
+  merges_.pop_front();
+  // The others of the round were counted when it closed.
+  const int64_t late = closed.counts.merged;
+  closed.counts = {};
+  closed.counts.late = late;
+  closed.how = CloseAs::kDrop;
+  return closed;
+}
+
 std::optional<MergeInput> LayerState::StartMerge(int64_t through) {
   if (merging_ || merges_.empty()) return std::nullopt;
   if (merges_.front().order_step > through) return std::nullopt;
@@ -275,14 +286,7 @@ std::vector<ClosedRound> LayerState::InstallRounds(
       rounds_.Install(meta.closed_through(), meta.closed());
   while (!merges_.empty() &&
          merges_.front().order_step <= meta.closed_through()) {
-    ClosedRound closed = std::move(merges_.front().closed);
-    // The others of the round were counted when it closed.
-    const int64_t late = closed.counts.merged;
-    closed.counts = {};
-    closed.counts.late = late;
-    closed.how = CloseAs::kDrop;
-    dropped.push_back(std::move(closed));
-    merges_.pop_front();
+    dropped.push_back(DropOldestMerge());
   }
   return dropped;
 }

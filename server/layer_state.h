@@ -80,6 +80,11 @@ class LayerState {
 
   // Takes a round that closed with data in it.
   void QueueMerge(ClosedRound closed);
+  // Queued or running.
+  int num_merges() const { return static_cast<int>(merges_.size()); }
+  // Gives up the oldest queued merge, none of which is running: what was to be
+  // merged is late.
+  ClosedRound DropOldestMerge();
 
   // The next merge to run; absent when none waits, one is running, or the next
   // round is of a step after `through`.

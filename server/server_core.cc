@@ -88,6 +88,12 @@ void ServerCore::Account(const JobState& job, const HeldLayer& layer,
       layer.state.rules().name, "', step ", closed.step));
 }
 
+void ServerCore::GiveUpRound(const JobState& job, const HeldLayer& layer,
+                             const ClosedRound& closed, Effects* effects) {
+  staging_.Release(closed.staged_bytes);
+  Account(job, layer, closed, effects);
+}
+
 void ServerCore::CloseRounds(JobState& job, HeldLayer& layer, absl::Time now,
                              Effects* effects) {
   LayerState& state = layer.state;
@@ -106,6 +112,11 @@ void ServerCore::CloseRounds(JobState& job, HeldLayer& layer, absl::Time now,
     } else {
       staging_.Release(closed.staged_bytes);
     }
+  }
+  // What waits for the state must leave it room to come.
+  while (layer.is_awaited() &&
+         state.num_merges() > state.rules().rounds.max_open) {
+    GiveUpRound(job, layer, state.DropOldestMerge(), effects);
   }
 }
 

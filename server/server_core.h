@@ -303,6 +303,9 @@ class ServerCore {
   void AdvanceAll(JobState& job, absl::Time now, Effects* effects);
   void Account(const JobState& job, const HeldLayer& layer,
                const ClosedRound& closed, Effects* effects);
+  // Frees and counts a round that will not be merged.
+  void GiveUpRound(const JobState& job, const HeldLayer& layer,
+                   const ClosedRound& closed, Effects* effects);
   void CountRefresh(const curvature::Factorization<float>& factorization);
 
   const CoreOptions options_;

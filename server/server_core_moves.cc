@@ -137,8 +137,7 @@ void ServerCore::Install(JobState& job, HeldLayer& layer,
                          const LayerContents& contents, bool same_world,
                          Effects* effects) {
   for (const ClosedRound& closed : layer.state.Install(contents, same_world)) {
-    staging_.Release(closed.staged_bytes);
-    Account(job, layer, closed, effects);
+    GiveUpRound(job, layer, closed, effects);
   }
   layer.newest_step =
       std::max(layer.newest_step, layer.state.rounds().closed_through());

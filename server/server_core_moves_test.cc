@@ -150,6 +150,30 @@ TEST_F(MovesTest, HeldCallFallsBackAfterItsBudgetAndLaterOnesAtOnce) {
   EXPECT_EQ(new_.core.FindLayerState("job", 0)->updates(), 4);
 }
 
+// A round is 16 bytes here, the layer's state 36: with all that is pushed while
+// it is on its way there would be no room for it.
+TEST_F(MovesTest, WhatWaitsForTheStateLeavesItRoomToCome) {
+  CoreOptions options = DefaultCoreOptions("s1");
+  options.staging_limit_bytes = 3 * 16 + 36;
+  CoreDriver receiver(options);
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  ASSERT_THAT(receiver.Configure(config_), IsOk());
+  for (int step = 1; step <= 6; ++step) {
+    EXPECT_EQ(Push(receiver, 0, step), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
+    ASSERT_THAT(receiver.Commit(0, step), IsOk());
+  }
+  // The newest two, as many as may be open, wait on.
+  EXPECT_EQ(receiver.core.Status().staged_bytes(), 2 * 16);
+  EXPECT_EQ(receiver.counters().rounds_dropped(), 4);
+  EXPECT_EQ(receiver.counters().contributions_late(), 8);
+  ASSERT_THAT(receiver.Receive(Sent()), IsOk());
+  EXPECT_EQ(receiver.core.FindLayerState("job", 0)->updates(), 3);
+  EXPECT_EQ(receiver.counters().contributions_merged(), 4);
+  EXPECT_EQ(receiver.core.Status().staged_bytes(), 0);
+}
+
 TEST_F(MovesTest, LostReplyOfAPushIsADuplicateAtTheNewOwner) {
   Start(1, SyncOptions());
   Step(old_, 0);
