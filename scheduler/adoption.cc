@@ -24,8 +24,8 @@ absl::Status CheckConfig(const v1::JobConfig& config) {
   KRONSERVE_RETURN_IF_ERROR(
       placement::ValidateJob(config.layers(), config.options()));
   const v1::World& world = config.world();
-  bool sound = world.ranks_size() <= kMaxWorldSize && world.start_step() >= 0 &&
-               world.start_step() <= kMaxNumber;
+  bool sound = world.version() >= 1 && world.ranks_size() <= kMaxWorldSize &&
+               world.start_step() >= 0 && world.start_step() <= kMaxNumber;
   for (const v1::RankInfo& rank : world.ranks()) {
     sound &= rank.asked_rank() >= 0 && rank.asked_rank() < kMaxWorldSize;
   }
@@ -47,7 +47,8 @@ absl::Status CheckConfig(const v1::JobConfig& config) {
 
 bool KnowsMore(const v1::JobHeld& held, const Job* job) {
   if (!held.has_config()) return false;
-  if (job == nullptr || !job->has_world()) return true;
+  if (job == nullptr) return true;
+  if (!job->has_world()) return held.world_version() > job->given_up();
   if (job->finished) return held.world_version() > job->world_version();
   return std::pair(held.world_version(), held.epoch()) >
          std::pair(job->world_version(), job->epoch());

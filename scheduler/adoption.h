@@ -23,8 +23,8 @@ namespace kronserve::scheduler {
 absl::Status CheckHeld(const v1::JobHeld& held);
 
 // Whether `held` brings a later (world, epoch) than `job` has (null: the job is
-// not known). What is known to have ended is not begun again by a server that
-// has not heard of it.
+// not known). What is known to have ended, a job or a world that could not
+// start, is not begun again by a server that has not heard of it.
 bool KnowsMore(const v1::JobHeld& held, const Job* job);
 
 // Whether the ranks of `job` have claimed their places here since we started:

@@ -9,9 +9,10 @@
 namespace kronserve::scheduler {
 namespace {
 
-// "job/NAME" -> JobConfig of a job that lives.
+// "job/NAME" -> JobConfig of a job that is kept; without world and assignment
+// while it has none.
 constexpr char kLivePrefix[] = "job/";
-// "wishes/NAME" -> JobWishes of a job that lives; absent when there are none.
+// "wishes/NAME" -> JobWishes of a job that is kept; absent when there are none.
 constexpr char kWishesPrefix[] = "wishes/";
 // "drop/NAME" -> JobConfig with the name, world.version and the servers that
 // still have to drop worlds up to it.
@@ -23,18 +24,14 @@ constexpr char kHighWaterKey[] = "high_water";
 
 StateWrite LiveRecord(const Job& job) {
   StateWrite write{absl::StrCat(kLivePrefix, job.name), std::nullopt};
-  if (!job.finished && job.has_world()) {
-    write.value = job.config.SerializeAsString();
-  }
+  if (job.kept()) write.value = job.config.SerializeAsString();
   return write;
 }
 
 StateWrite WishesRecord(const Job& job) {
   StateWrite write{absl::StrCat(kWishesPrefix, job.name), std::nullopt};
   std::string value = job.wishes.SerializeAsString();
-  if (!job.finished && job.has_world() && !value.empty()) {
-    write.value = std::move(value);
-  }
+  if (job.kept() && !value.empty()) write.value = std::move(value);
   return write;
 }
 
@@ -43,8 +40,7 @@ StateWrite DropRecord(const Job& job) {
   if (job.drops.empty()) return write;
   v1::JobConfig record;
   record.set_job(job.name);
-  record.mutable_world()->set_version(
-      static_cast<int64_t>(job.drops.version()));
+  record.mutable_world()->set_version(job.given_up());
   for (const v1::ServerAddress& server : job.drops.servers()) {
     *record.mutable_assignment()->add_servers() = server;
   }
@@ -61,6 +57,11 @@ absl::Status Damaged(const std::string& key, const std::string& why) {
 absl::Status RestoreLive(const std::string& key, const v1::JobConfig& config,
                          absl::Time now, Job* job) {
   const v1::Assignment& assignment = config.assignment();
+  if (!config.has_world() && !config.has_assignment()) {
+    job->config = config;
+    job->layers.assign(config.layers_size(), LayerPlace());
+    return absl::OkStatus();
+  }
   if (config.world().version() < 1 || config.world().ranks().empty() ||
       assignment.owners_size() != config.layers_size()) {
     return Damaged(key,
@@ -102,7 +103,7 @@ void RestoreDrop(const v1::JobConfig& record, Job* job) {
   job->drops.SetTargets({record.assignment().servers().begin(),
                          record.assignment().servers().end()},
                         static_cast<uint64_t>(record.world().version()));
-  if (job->has_world()) return;
+  if (job->kept()) return;
   job->finished = true;
   // Which of the two is not stored: checkpoints stay then.
   job->expired = true;
@@ -114,6 +115,10 @@ void RestoreDrop(const v1::JobConfig& record, Job* job) {
 void HighWater::Raise(int64_t other_world_version, uint64_t other_epoch) {
   world_version = std::max(world_version, other_world_version);
   epoch = std::max(epoch, other_epoch);
+}
+
+bool Job::kept() const {
+  return !finished && (has_world() || wishes.ByteSizeLong() > 0);
 }
 
 int Job::num_ownerless() const {

@@ -121,6 +121,11 @@ struct Job {
   absl::Time save_retry = absl::InfinitePast();
 
   bool has_world() const { return config.has_world(); }
+  // It is stored, and stays for `job_ttl` without ranks: it has a world, or
+  // something was asked of it.
+  bool kept() const;
+  // Servers drop worlds up to this one: they have ended, or could not start.
+  int64_t given_up() const { return static_cast<int64_t>(drops.version()); }
   uint64_t epoch() const { return config.assignment().epoch(); }
   int64_t world_version() const { return config.world().version(); }
   int num_ownerless() const;

@@ -136,7 +136,7 @@ void SchedulerCore::ForgetJobs(absl::Time now) {
     if (job.finished && settled) finished[job.finish_order] = it->first;
     // Ranks came, never became a world, and left.
     const bool never_began =
-        !job.finished && !job.has_world() && !job.roster.AnyAlive(now);
+        !job.finished && !job.kept() && !job.roster.AnyAlive(now);
     if (never_began && !settled) EndJob(&job);
     it = never_began && settled ? jobs_.erase(it) : std::next(it);
   }

@@ -21,6 +21,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // One lease and one heartbeat.
 constexpr absl::Duration kFirstLease = absl::Seconds(6);
@@ -238,6 +239,29 @@ TEST_F(AdoptionTest, AJobThatIsFinishedInTheStoreIsNotBegunByALateServer) {
   EXPECT_THAT(h_.servers["s2"].held, IsEmpty());
 }
 
+TEST_F(AdoptionTest, AWorldThatCouldNotStartIsNotBegunByALateServer) {
+  v1::JoinJobRequest claim = Claim("j", 0, 1);
+  claim.set_restart_count(1);
+  h_.servers["s2"].refusal = absl::ResourceExhaustedError("full");
+  ASSERT_THAT(h_.Join(claim), IsOk());
+  const v1::JobConfig failed = h_.servers["s1"].configs.at("j");
+  ASSERT_EQ(failed.world().version(), 2);
+  // The order to drop it is lost with the connection, and it registers anew.
+  v1::JobHeld& held = h_.servers["s1"].held["j"];
+  held.set_job("j");
+  held.set_world_version(2);
+  held.set_epoch(failed.assignment().epoch());
+  ASSERT_THAT(h_.Register("s1"), IsOk());
+  EXPECT_THAT(h_.log, Not(Contains(HasSubstr("is taken over"))));
+  EXPECT_THAT(h_.servers["s1"].held, IsEmpty());
+  h_.servers["s2"].refusal = absl::OkStatus();
+  claim.set_restart_count(2);
+  ASSERT_THAT(h_.Join(claim), IsOk());
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto ready, h_.Join(claim));
+  EXPECT_EQ(ready.state(), v1::JOIN_STATE_READY);
+  EXPECT_EQ(ready.world().version(), 3);
+}
+
 TEST_F(AdoptionTest, AJobThatHasFinishedSinceHasNoLivingRankAndExpires) {
   const StateMap week_old = Backup();
   ASSERT_THAT(Finish(1), IsOk());
@@ -306,6 +330,10 @@ TEST_F(AdoptionTest, AConfigThatCannotBeIsLeftAlone) {
       },
       [](auto* c) { c->mutable_world()->mutable_ranks(0)->set_asked_rank(-1); },
       [](auto* c) { c->mutable_world()->set_start_step(-1); },
+      [](auto* c) {  // As our own record of a job without a world.
+        c->clear_world();
+        c->clear_assignment();
+      },
       [](auto* c) { c->mutable_assignment()->mutable_owners(1)->set_layer(0); },
       [](auto* c) {
         c->mutable_assignment()->mutable_owners(1)->set_server("unnamed");

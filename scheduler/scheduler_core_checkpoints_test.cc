@@ -279,6 +279,56 @@ TEST_F(CheckpointTest, TheNextWorldStartsFromItAndNoLaterOne) {
   EXPECT_EQ(h_.configured[0].request.config().restore_checkpoint(), "");
 }
 
+// Refused by a server after a person asked for it, or its ranks.
+TEST_F(CheckpointTest, ARestoreWhoseWorldFailedIsStillWantedByALaterScheduler) {
+  ASSERT_THAT(Restore("c1"), IsOk());
+  h_.servers["s2"].refusal = absl::ResourceExhaustedError("full");
+  EXPECT_THAT(Rejoin(16),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("s2")));
+  h_.Advance(absl::Seconds(10));  // Its ranks give up.
+  h_.servers["s2"].refusal = absl::OkStatus();
+  h_.Start();
+  h_.Advance(absl::Seconds(10));
+  EXPECT_EQ(h_.JobNamed("j").state(), v1::JOB_STATE_IDLE);
+  h_.configured.clear();
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto ready, Rejoin(16));
+  EXPECT_EQ(ready.state(), v1::JOIN_STATE_READY);
+  EXPECT_EQ(ready.world().version(), 3);
+  EXPECT_EQ(h_.configured[0].request.config().restore_checkpoint(), "c1");
+}
+
+TEST_F(CheckpointTest, ARestoreIsStoredBeforeTheFirstWorld) {
+  v1::RestoreJobRequest request;
+  request.set_job("k");
+  request.set_id("elsewhere");
+  const v1::JoinJobRequest one_of_two = Claim("k", 0, 2);
+  ASSERT_THAT(h_.Join(one_of_two), IsOk());
+  ASSERT_THAT(h_.core->RestoreJob(request, h_.now), IsOk());
+  h_.Pump();
+  h_.Start();
+  h_.Advance(absl::Seconds(1));
+  h_.configured.clear();
+  h_.JoinAll("k", 2);
+  EXPECT_EQ(h_.configured[0].request.config().restore_checkpoint(),
+            "elsewhere");
+}
+
+TEST_F(CheckpointTest, AJobThatNobodyAskedAnythingOfIsForgottenWithItsRanks) {
+  v1::RestoreJobRequest request;
+  request.set_job("k");
+  request.set_id("elsewhere");
+  ASSERT_THAT(h_.Join(Claim("k", 0, 2)), IsOk());
+  ASSERT_THAT(h_.core->RestoreJob(request, h_.now), IsOk());
+  h_.Advance(absl::Seconds(10));
+  EXPECT_EQ(h_.JobNamed("k").state(), v1::JOB_STATE_IDLE);
+  request.clear_id();
+  ASSERT_THAT(h_.core->RestoreJob(request, h_.now), IsOk());
+  h_.Pump();
+  h_.Advance(absl::Seconds(1));
+  EXPECT_EQ(h_.JobNamed("k").job(), "");
+  EXPECT_EQ(h_.store->Load()->count("job/k"), 0u);
+}
+
 TEST_F(CheckpointTest, ARestoreCanBeTakenBack) {
   ASSERT_THAT(Restore("elsewhere"), IsOk());
   ASSERT_THAT(Restore(""), IsOk());

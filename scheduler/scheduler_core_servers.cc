@@ -175,6 +175,9 @@ void SchedulerCore::NoteHeldJob(const ServerMember& server,
   if (job == nullptr || !job->has_world()) {
     // Perhaps a job of an earlier life of ours: leave it, but stay above it.
     high_water_.Raise(held.world_version(), held.epoch());
+    if (job != nullptr && held.world_version() <= job->given_up()) {
+      job->drops.AddObserver(server.address);
+    }
     return;
   }
   if (job->finished) {
