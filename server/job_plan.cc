@@ -9,17 +9,20 @@
 #include "placement/delegates.h"
 #include "placement/job_validation.h"
 #include "placement/memory_model.h"
+#include "server/limits.h"
 
 namespace kronserve::server {
 namespace {
 
 absl::Status CheckWorld(const v1::World& world) {
-  if (world.version() < 1 || world.start_step() < 0 || world.ranks().empty()) {
+  if (world.version() < 1 || !IsStep(world.start_step()) ||
+      world.ranks().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "world version ", world.version(), " with ", world.ranks_size(),
         " ranks starts at step ", world.start_step(),
         "; expected a version of at least 1, at least one rank "
-        "and a step of at least 0"));
+        "and a step of 0 to ",
+        kMaxStep));
   }
   for (int i = 0; i < world.ranks_size(); ++i) {
     const v1::RankInfo& rank = world.ranks(i);
@@ -45,11 +48,11 @@ absl::Status CheckAssignment(const v1::JobConfig& config) {
   }
   for (int i = 0; i < assignment.owners_size(); ++i) {
     const v1::LayerOwner& owner = assignment.owners(i);
-    if (owner.layer() != i || owner.from_step() < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("owner entry ", i, " is of layer ", owner.layer(),
-                       " from step ", owner.from_step(),
-                       "; expected layers in order and a step of at least 0"));
+    if (owner.layer() != i || !IsStep(owner.from_step())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "owner entry ", i, " is of layer ", owner.layer(), " from step ",
+          owner.from_step(), "; expected layers in order and a step of 0 to ",
+          kMaxStep));
     }
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "linalg/packed_triangle.h"
 #include "placement/job_validation.h"
+#include "server/limits.h"
 
 namespace kronserve::server {
 namespace {
@@ -91,12 +92,19 @@ absl::Status CheckSchema(const v1::LayerSnapshot& meta,
 
 absl::Status CheckNumbers(const v1::LayerSnapshot& meta) {
   const bool merged = meta.updates() > 0;
-  if (meta.updates() < 0 || meta.closed_through() < -1 ||
+  if (meta.updates() < 0 || meta.updates() > kMaxStep ||
+      !IsStepOrNone(meta.closed_through()) ||
+      !IsStepOrNone(meta.first_step()) || !IsStepOrNone(meta.factor_step()) ||
       (merged && (meta.first_step() < 0 || meta.factor_step() < 0))) {
     return Contradiction(
         meta, absl::StrCat(meta.updates(), " merged rounds from step ",
                            meta.first_step(), " to ", meta.factor_step(),
                            ", closed through ", meta.closed_through()));
+  }
+  if (!IsStepOrNone(meta.failed_for())) {
+    return Contradiction(meta,
+                         absl::StrCat("the refresh of step ", meta.failed_for(),
+                                      " failed, expected -1 to ", kMaxStep));
   }
   if (!IsDamping(meta.damping())) {
     return Contradiction(meta, absl::StrCat("damping is ", meta.damping()));
@@ -127,6 +135,14 @@ absl::Status CheckPublished(const v1::LayerSnapshot& meta) {
     return Contradiction(
         meta, absl::StrCat("version ", published.version(), " is published, ",
                            meta.updates(), " rounds were merged"));
+  }
+  if (!IsStep(published.factor_step()) ||
+      !IsStepOrNone(published.published_for())) {
+    return Contradiction(
+        meta,
+        absl::StrCat("what is published is of step ", published.factor_step(),
+                     " for step ", published.published_for(),
+                     ", expected steps up to ", kMaxStep));
   }
   if (published.rung() < v1::REFRESH_RUNG_DIRECT ||
       published.rung() > v1::REFRESH_RUNG_MORE_DAMPING) {

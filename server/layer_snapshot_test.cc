@@ -138,6 +138,7 @@ TEST_P(SnapshotFaults, AreRefusedByName) {
                        HasSubstr(GetParam().message)));
 }
 
+constexpr int64_t kNewest = std::numeric_limits<int64_t>::max();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 INSTANTIATE_TEST_SUITE_P(
@@ -198,6 +199,35 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Steps",
               [](LayerImage* image) { image->meta.set_first_step(-1); },
               "from step -1"},
+        Fault{"FirstStep",
+              [](LayerImage* image) { image->meta.set_first_step(kNewest); },
+              "from step 9223372036854775807"},
+        Fault{"FactorStep",
+              [](LayerImage* image) { image->meta.set_factor_step(kNewest); },
+              "to 9223372036854775807"},
+        Fault{
+            "ClosedThrough",
+            [](LayerImage* image) { image->meta.set_closed_through(kNewest); },
+            "closed through 9223372036854775807"},
+        Fault{"Updates",
+              [](LayerImage* image) { image->meta.set_updates(kNewest); },
+              "9223372036854775807 merged rounds"},
+        Fault{"FailedFor",
+              [](LayerImage* image) { image->meta.set_failed_for(kNewest); },
+              "step 9223372036854775807 failed"},
+        Fault{"FailedBefore",
+              [](LayerImage* image) { image->meta.set_failed_for(-2); },
+              "step -2 failed"},
+        Fault{"PublishedFor",
+              [](LayerImage* image) {
+                image->meta.mutable_published()->set_published_for(kNewest);
+              },
+              "for step 9223372036854775807"},
+        Fault{"PublishedOf",
+              [](LayerImage* image) {
+                image->meta.mutable_published()->set_factor_step(-1);
+              },
+              "is of step -1"},
         Fault{"ClosedLater",
               [](LayerImage* image) { image->meta.set_closed_through(-1); },
               "closed contribution"}),

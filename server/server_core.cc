@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/limits.h"
 
 namespace kronserve::server {
 namespace {
@@ -14,13 +15,13 @@ absl::Status CheckCallHeader(const v1::CallHeader& call) {
   if (call.job().empty()) {
     return absl::InvalidArgumentError("call header: no job");
   }
-  if (call.world_version() < 1 || call.epoch() < 1 || call.step() < 0 ||
+  if (call.world_version() < 1 || call.epoch() < 1 || !IsStep(call.step()) ||
       call.incarnation() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "call header: world_version ", call.world_version(), ", epoch ",
         call.epoch(), ", step ", call.step(), ", incarnation ",
-        call.incarnation(),
-        "; expected at least 1, at least 1, at least 0 and not 0"));
+        call.incarnation(), "; expected at least 1, at least 1, 0 to ",
+        kMaxStep, " and not 0"));
   }
   return absl::OkStatus();
 }

@@ -249,8 +249,8 @@ class ServerCore {
   void WriteAll(JobState& job, Effects* effects);
   // When WriteBackground() has something to do; InfiniteFuture() if never.
   absl::Time BackgroundDue(const HeldLayer& layer) const;
-  absl::StatusOr<JobState*> FindCutJob(
-      const v1::WriteCheckpointRequest& request, Effects* effects);
+  template <typename Request>
+  absl::StatusOr<JobState*> FindCutJob(const Request& request);
 
   // server_core_push.cc
   Screened ScreenItem(JobState& job, const v1::PushFactorsHeader& header,

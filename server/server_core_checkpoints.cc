@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/limits.h"
 #include "server/server_core.h"
 
 namespace kronserve::server {
@@ -16,6 +17,24 @@ constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
 int64_t PublishedVersion(const LayerState& state) {
   return state.published() == nullptr ? 0 : state.published()->version;
+}
+
+absl::Status CheckVersions(const JobState& job,
+                           const v1::WriteCheckpointRequest& request) {
+  const std::string versions =
+      absl::StrCat("checkpoint '", request.id(), "' of job '", job.name(),
+                   "': asked in world ", request.world_version(), ", epoch ",
+                   request.epoch(), ", here are ", job.world_version(), " and ",
+                   job.epoch());
+  if (request.world_version() < job.world_version() ||
+      request.epoch() < job.epoch()) {
+    return absl::AbortedError(versions);
+  }
+  if (request.world_version() > job.world_version() ||
+      request.epoch() > job.epoch()) {
+    return absl::UnavailableError(versions);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -135,40 +154,34 @@ void ServerCore::CheckpointAll(Effects* effects) {
   for (auto& [name, job] : jobs_) WriteAll(*job, effects);
 }
 
-absl::StatusOr<JobState*> ServerCore::FindCutJob(
-    const v1::WriteCheckpointRequest& request, Effects* effects) {
+// The job that a request for a checkpoint is about, whatever its world.
+template <typename Request>
+absl::StatusOr<JobState*> ServerCore::FindCutJob(const Request& request) {
   KRONSERVE_RETURN_IF_ERROR(CheckTerm(request.term()));
+  if (!IsStep(request.step())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint '", request.id(), "' ends at step ",
+                     request.step(), ", expected 0 to ", kMaxStep));
+  }
   const auto it = jobs_.find(request.job());
   if (it == jobs_.end()) {
     return absl::NotFoundError(absl::StrCat(
         "job '", request.job(), "' is not known to '", options_.name, "'"));
   }
-  JobState& job = *it->second;
-  const std::string versions =
-      absl::StrCat("checkpoint '", request.id(), "' of job '", job.name(),
-                   "': asked in world ", request.world_version(), ", epoch ",
-                   request.epoch(), ", here are ", job.world_version(), " and ",
-                   job.epoch());
-  if (request.world_version() < job.world_version() ||
-      request.epoch() < job.epoch()) {
-    return absl::AbortedError(versions);
-  }
-  if (request.world_version() > job.world_version() ||
-      request.epoch() > job.epoch()) {
-    effects->behind = true;
-    return absl::UnavailableError(versions);
-  }
   if (!options_.has_checkpoints) {
     return absl::FailedPreconditionError(absl::StrCat(
         "server '", options_.name, "' has no checkpoint directory"));
   }
-  return &job;
+  return it->second.get();
 }
 
 absl::StatusOr<v1::WriteCheckpointResponse> ServerCore::WriteCheckpoint(
     const v1::WriteCheckpointRequest& request, absl::Time now,
     Effects* effects) {
-  KRONSERVE_ASSIGN_OR_RETURN(JobState* const job, FindCutJob(request, effects));
+  KRONSERVE_ASSIGN_OR_RETURN(JobState* const job, FindCutJob(request));
+  const absl::Status versions = CheckVersions(*job, request);
+  if (absl::IsUnavailable(versions)) effects->behind = true;
+  KRONSERVE_RETURN_IF_ERROR(versions);
   std::optional<Cut>& cut = job->cut();
   if (!cut.has_value() || cut->id != request.id() ||
       cut->step != request.step()) {
@@ -246,21 +259,12 @@ void ServerCore::FinishCheckpoint(
 
 absl::StatusOr<v1::CheckpointManifest> ServerCore::BeginCommit(
     const v1::CommitCheckpointRequest& request) {
-  KRONSERVE_RETURN_IF_ERROR(CheckTerm(request.term()));
-  const auto it = jobs_.find(request.job());
-  if (it == jobs_.end()) {
-    return absl::NotFoundError(absl::StrCat(
-        "job '", request.job(), "' is not known to '", options_.name, "'"));
-  }
-  const v1::JobConfig& config = it->second->config();
+  KRONSERVE_ASSIGN_OR_RETURN(const JobState* const job, FindCutJob(request));
+  const v1::JobConfig& config = job->config();
   if (request.world_version() != config.world().version()) {
     return absl::AbortedError(absl::StrCat(
         "checkpoint '", request.id(), "' is of world ", request.world_version(),
         ", the job is in ", config.world().version()));
-  }
-  if (!options_.has_checkpoints) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "server '", options_.name, "' has no checkpoint directory"));
   }
   v1::CheckpointManifest manifest;
   manifest.set_job(config.job());

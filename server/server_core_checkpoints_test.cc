@@ -390,6 +390,10 @@ TEST_F(CheckpointsTest, FaultsOfAJobCheckpoint) {
   Step(1);
   EXPECT_THAT(Cut("a", 0), StatusIs(absl::StatusCode::kFailedPrecondition,
                                     AllOf(HasSubstr("fc1"), HasSubstr("'a'"))));
+  for (const int64_t step : {int64_t{-1}, (int64_t{1} << 62) + 1}) {
+    EXPECT_THAT(Cut("a", step), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("ends at step")));
+  }
   EXPECT_THAT(Cut("a", 5, 9), StatusIs(absl::StatusCode::kUnavailable, _));
   Place(&config_, 0, "s0", 0);
   ASSERT_THAT(driver_.Configure(config_), IsOk());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ using testing::SyncOptions;
 const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
 const v1::LayerSpec kOther = MakeLayer("fc2", 1, 2);
 const Tensor kGradient = MakeTensor({12, -24});
+// No step can follow it.
+constexpr int64_t kNewest = std::numeric_limits<int64_t>::max();
 
 class ConfigTest : public ::testing::Test {
  protected:
@@ -115,6 +118,17 @@ TEST_F(ConfigTest, ContradictionsAreNamed) {
              0);
        },
        "owner entry 1"},
+      {[](auto& r) {
+         r.mutable_config()->mutable_world()->set_start_step(kNewest);
+       },
+       "starts at step 9223372036854775807"},
+      {[](auto& r) {
+         r.mutable_config()
+             ->mutable_assignment()
+             ->mutable_owners(1)
+             ->set_from_step(kNewest);
+       },
+       "from step 9223372036854775807"},
   };
   for (const Case& c : cases) {
     auto spoiled = job_;
@@ -350,6 +364,7 @@ TEST_F(ConfigTest, FencesOfACall) {
            [](auto& c) { c.clear_job(); }, [](auto& c) { c.set_epoch(0); },
            [](auto& c) { c.set_world_version(0); },
            [](auto& c) { c.set_step(-1); },
+           [](auto& c) { c.set_step(kNewest); },
            [](auto& c) { c.set_incarnation(0); }}) {
     call = MakeCall(0, 0);
     spoil(call);
