@@ -215,6 +215,11 @@ absl::Status RestoreJobs(const StateMap& state, absl::Duration validity,
     if (!absl::StartsWith(key, kWishesPrefix)) continue;
     KRONSERVE_RETURN_IF_ERROR(RestoreWishes(key, value, jobs));
   }
+  for (const auto& [name, job] : *jobs) {
+    if (job.kept()) continue;
+    return Damaged(absl::StrCat(kLivePrefix, name),
+                   "it has neither a world nor wishes");
+  }
   for (const auto& [key, value] : state) {
     if (!absl::StartsWith(key, kDropPrefix)) continue;
     v1::JobConfig record;

@@ -428,6 +428,10 @@ TEST(RestoreTest, ADamagedRecordIsNamed) {
   config.add_layers();
   EXPECT_THAT(create({{"job/j", config.SerializeAsString()}}),
               StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("neither a world nor wishes")));
+  config.mutable_world()->set_version(1);
+  EXPECT_THAT(create({{"job/j", config.SerializeAsString()}}),
+              StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("1 layers and 0 owners")));
 }
 
