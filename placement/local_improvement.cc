@@ -18,24 +18,13 @@ LocalImprovement::LocalImprovement(const PlacementProblem& problem,
   loads_.Recount();
 }
 
-int LocalImprovement::Bottleneck() const {
-  int largest = kNoServer;
-  for (int server = 0; server < loads_.num_servers(); ++server) {
-    if (problem_.servers[server].draining) continue;
-    if (largest == kNoServer || loads_.load(server) > loads_.load(largest)) {
-      largest = server;
-    }
-  }
-  return largest;
-}
-
 double LocalImprovement::LargestLoad() const {
-  const int server = Bottleneck();
+  const int server = loads_.Busiest();
   return server == kNoServer ? 0 : loads_.load(server);
 }
 
 std::vector<LayerMove> LocalImprovement::Improve() {
-  const int from = Bottleneck();
+  const int from = loads_.Busiest();
   if (from == kNoServer || pairs_ >= kMaxPairs) return {};
   Step step = BestMove(from);
   if (step.moves.empty()) step = BestSwap(from);

@@ -54,7 +54,6 @@ class LocalImprovement {
     double larger_load = 0;
   };
 
-  int Bottleneck() const;
   Step BestMove(int from);
   Step BestSwap(int from);
   void TrySwap(int ours, int theirs, Step* best);

@@ -195,16 +195,13 @@ std::string DescribeImbalance(const PlacementProblem& problem,
                               const std::vector<int>& owners) {
   const PlacementProblem placed = WithOwners(problem, owners);
   const ServerLoads loads(placed);
-  int largest = kNoServer;
+  const int largest = loads.Busiest();
   double sum = 0;
   int counted = 0;
   for (int server = 0; server < loads.num_servers(); ++server) {
     if (problem.servers[server].draining) continue;
     sum += loads.load(server);
     ++counted;
-    if (largest == kNoServer || loads.load(server) > loads.load(largest)) {
-      largest = server;
-    }
   }
   if (counted == 0 || loads.load(largest) * counted <= kUneven * sum) return "";
   std::string note = absl::StrCat("server '", problem.servers[largest].name,

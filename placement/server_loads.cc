@@ -65,6 +65,15 @@ void ServerLoads::Recount(int server) {
   for (int layer : layers) Add(layer, server);
 }
 
+int ServerLoads::Busiest() const {
+  int busiest = kNoServer;
+  for (int server = 0; server < num_servers(); ++server) {
+    if (problem_.servers[server].draining) continue;
+    if (busiest == kNoServer || load(server) > load(busiest)) busiest = server;
+  }
+  return busiest;
+}
+
 int64_t ServerLoads::Room(int server) const {
   const int64_t used =
       AddBytes(AddBytes(bytes_[server], workspaces_[server]),

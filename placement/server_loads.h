@@ -39,6 +39,10 @@ class ServerLoads {
   }
   double load(int server) const { return loads_[server]; }
 
+  // The server with the largest load of those that do not drain; kNoServer
+  // when all do.
+  int Busiest() const;
+
   // Bytes left on `server`; below 0 when kept layers already exceed it.
   int64_t Room(int server) const;
 

@@ -1,23 +1,14 @@
 #include "scheduler/checkpoint_run.h"
 
-#include <algorithm>
-
 namespace kronserve::scheduler {
-namespace {
-
-constexpr absl::Duration kAttemptTimeout = absl::Seconds(10);
-constexpr absl::Duration kAskAgain = absl::Milliseconds(250);
-constexpr int kMostDoublings = 3;
-
-}  // namespace
 
 bool CheckpointRun::Due(const std::string& server, absl::Time now) const {
   const auto found = asked_.find(server);
-  return found == asked_.end() || now >= found->second.next_try;
+  return found == asked_.end() || found->second.Due(now);
 }
 
 void CheckpointRun::Sent(const std::string& server, absl::Time now) {
-  asked_[server].next_try = now + kAttemptTimeout;
+  asked_[server].Sent(now);
 }
 
 void CheckpointRun::Wrote(
@@ -25,19 +16,16 @@ void CheckpointRun::Wrote(
     const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
     absl::Time now) {
   for (const v1::CheckpointFile& file : files) files_[file.layer()] = file;
-  asked_[server] = {now + kAskAgain, 0};
+  asked_[server].Succeeded(now + kFirstRetry);
 }
 
 void CheckpointRun::Fail(const std::string& server, absl::Time now) {
-  Asked& asked = asked_[server];
-  asked.next_try =
-      now + kAskAgain * (1 << std::min(asked.failures, kMostDoublings));
-  ++asked.failures;
+  asked_[server].Failed(now);
 }
 
 int CheckpointRun::failures(const std::string& server) const {
   const auto found = asked_.find(server);
-  return found == asked_.end() ? 0 : found->second.failures;
+  return found == asked_.end() ? 0 : found->second.failures();
 }
 
 std::vector<v1::CheckpointFile> CheckpointRun::files() const {

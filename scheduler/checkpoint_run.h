@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/repeated_field.h"
 #include "kronserve/v1/preconditioner.pb.h"
+#include "scheduler/retry.h"
 
 namespace kronserve::scheduler {
 
@@ -26,16 +27,16 @@ class CheckpointRun {
   // `server` may be asked (again).
   bool Due(const std::string& server, absl::Time now) const;
 
-  // It was asked; the next time waits for its answer, or 10 s.
+  // It was asked.
   void Sent(const std::string& server, absl::Time now);
 
-  // It answered; it is asked again after 0.25 s while files are missing.
+  // It answered; it is asked again after kFirstRetry while files are missing.
   void Wrote(
       const std::string& server,
       const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
       absl::Time now);
 
-  // No answer: asked again after 0.25 s, doubled up to 2 s.
+  // No answer.
   void Fail(const std::string& server, absl::Time now);
 
   // Since its last answer.
@@ -47,13 +48,8 @@ class CheckpointRun {
   int64_t num_files() const { return static_cast<int64_t>(files_.size()); }
 
  private:
-  struct Asked {
-    absl::Time next_try = absl::InfinitePast();
-    int failures = 0;
-  };
-
   std::map<int, v1::CheckpointFile> files_;
-  std::map<std::string, Asked> asked_;
+  std::map<std::string, Retry> asked_;
 };
 
 }  // namespace kronserve::scheduler

@@ -5,13 +5,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace kronserve::scheduler {
-namespace {
-
-constexpr absl::Duration kAttemptTimeout = absl::Seconds(10);
-constexpr absl::Duration kFirstRetry = absl::Milliseconds(250);
-constexpr int kMostDoublings = 3;
-
-}  // namespace
 
 void Deliveries::SetTargets(const std::vector<v1::ServerAddress>& servers,
                             uint64_t version) {
@@ -47,7 +40,7 @@ void Deliveries::Release(const std::string& server) {
 std::vector<v1::ServerAddress> Deliveries::Due(absl::Time now) const {
   std::vector<v1::ServerAddress> due;
   for (const auto& [name, target] : targets_) {
-    if (target.confirmed < version_ && now >= target.next_try) {
+    if (target.confirmed < version_ && target.retry.Due(now)) {
       due.push_back(target.server);
     }
   }
@@ -58,18 +51,16 @@ void Deliveries::Sent(const std::string& server, absl::Time now) {
   const auto found = targets_.find(server);
   if (found == targets_.end()) return;
   found->second.last_sent = now;
-  found->second.next_try = now + kAttemptTimeout;
+  found->second.retry.Sent(now);
 }
 
 void Deliveries::Confirm(const v1::ServerAddress& server, uint64_t version) {
   Target* target = Find(server);
   if (target == nullptr) return;
   target->confirmed = std::max(target->confirmed, version);
-  target->failures = 0;
+  target->retry.Succeeded(absl::InfinitePast());
   target->last_error.clear();
-  if (target->confirmed < version_) {
-    target->next_try = absl::InfinitePast();
-  } else if (!target->required) {
+  if (target->confirmed >= version_ && !target->required) {
     targets_.erase(server.name());
   }
 }
@@ -79,9 +70,7 @@ void Deliveries::Fail(const v1::ServerAddress& server,
   Target* target = Find(server);
   if (target == nullptr) return;
   target->last_error = std::string(status.message());
-  target->next_try =
-      now + kFirstRetry * (1 << std::min(target->failures, kMostDoublings));
-  ++target->failures;
+  target->retry.Failed(now);
 }
 
 void Deliveries::Lags(const v1::ServerAddress& server, uint64_t version,
@@ -90,8 +79,8 @@ void Deliveries::Lags(const v1::ServerAddress& server, uint64_t version,
   if (target == nullptr || now - target->last_sent < patience) return;
   target->confirmed = std::min(target->confirmed, version);
   // After a failure its own backoff stands.
-  if (target->confirmed < version_ && target->failures == 0) {
-    target->next_try = std::min(target->next_try, now);
+  if (target->confirmed < version_ && target->retry.failures() == 0) {
+    target->retry.Succeeded(now);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kronserve/v1/job.pb.h"
+#include "scheduler/retry.h"
 
 namespace kronserve::scheduler {
 
@@ -41,13 +42,13 @@ class Deliveries {
   // Targets whose next attempt is due.
   std::vector<v1::ServerAddress> Due(absl::Time now) const;
 
-  // An attempt was started; the next one waits for its end, or 10 s.
+  // An attempt was started.
   void Sent(const std::string& server, absl::Time now);
 
   // `server` holds `version`. An observer that is up to date is removed.
   void Confirm(const v1::ServerAddress& server, uint64_t version);
 
-  // The attempt failed: the next one is due after 0.25 s, doubled up to 2 s.
+  // The attempt failed.
   void Fail(const v1::ServerAddress& server, const absl::Status& status,
             absl::Time now);
 
@@ -80,10 +81,9 @@ class Deliveries {
     v1::ServerAddress server;
     bool required = true;
     uint64_t confirmed = 0;
-    int failures = 0;
     std::string last_error;
     absl::Time last_sent = absl::InfinitePast();
-    absl::Time next_try = absl::InfinitePast();
+    Retry retry;
   };
 
   // Null when `server` is no target, or is another incarnation of it.

@@ -12,10 +12,6 @@
 namespace kronserve::scheduler {
 namespace {
 
-placement::RefreshWork WorkOf(const v1::LayerSpec& layer) {
-  return placement::LayerWork(layer.d_in(), layer.d_out());
-}
-
 // Largest predicted load of the job's layers over its lower bound on the
 // usable servers; 1 without layers or servers.
 double Imbalance(const Job& job, const Membership& membership) {

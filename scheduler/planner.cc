@@ -13,10 +13,6 @@
 namespace kronserve::scheduler {
 namespace {
 
-placement::RefreshWork WorkOf(const v1::LayerSpec& layer) {
-  return placement::LayerWork(layer.d_in(), layer.d_out());
-}
-
 placement::LayerMemory MemoryOf(const Job& job, int layer, int num_nodes) {
   return placement::DescribeLayerMemory(job.config.layers(layer),
                                         job.config.options(), num_nodes);
@@ -105,6 +101,10 @@ int NumNodes(const v1::World& world) {
   std::set<std::string> nodes;
   for (const v1::RankInfo& rank : world.ranks()) nodes.insert(rank.node());
   return static_cast<int>(nodes.size());
+}
+
+placement::RefreshWork WorkOf(const v1::LayerSpec& layer) {
+  return placement::LayerWork(layer.d_in(), layer.d_out());
 }
 
 UseByServer UseOfJob(const Job& job, const Membership& membership) {

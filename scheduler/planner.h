@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "kronserve/v1/job.pb.h"
+#include "placement/cost_curve.h"
 #include "scheduler/job.h"
 #include "scheduler/membership.h"
 
@@ -28,6 +29,9 @@ using UseByServer = std::map<std::string, ServerUse>;
 
 // Nodes of a world; at least 1 when it has ranks.
 int NumNodes(const v1::World& world);
+
+// What one refresh of `layer` takes.
+placement::RefreshWork WorkOf(const v1::LayerSpec& layer);
 
 // What `job` takes. Servers that `membership` does not know are left out.
 UseByServer UseOfJob(const Job& job, const Membership& membership);

@@ -192,6 +192,7 @@ class SchedulerCore {
   absl::StatusOr<Job*> FindWorld(const std::string& name,
                                  int64_t world_version);
   void NoteStep(int64_t step, absl::Time now, Job* job);
+  void DropWorld(Job* job);
   void FailWorld(Job* job, const absl::Status& failure);
   void EndJob(Job* job);
 

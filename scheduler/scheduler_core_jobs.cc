@@ -346,15 +346,22 @@ absl::StatusOr<v1::GetRendezvousResponse> SchedulerCore::GetRendezvous(
   return job->board.Get(request);
 }
 
-void SchedulerCore::FailWorld(Job* job, const absl::Status& failure) {
-  Note(LogLevel::kError, std::string(failure.message()));
+// All that may hold the job's world, or an earlier one, are to drop it.
+void SchedulerCore::DropWorld(Job* job) {
   std::vector<v1::ServerAddress> holders = job->configures.servers();
   for (const v1::ServerAddress& server : job->drops.servers()) {
     holders.push_back(server);
   }
   high_water_.Raise(job->world_version(), job->epoch());
-  job->drops.SetTargets(holders, static_cast<uint64_t>(job->world_version()));
+  job->drops.SetTargets(holders,
+                        std::max(job->drops.version(),
+                                 static_cast<uint64_t>(job->world_version())));
   job->configures.SetTargets({}, 0);
+}
+
+void SchedulerCore::FailWorld(Job* job, const absl::Status& failure) {
+  Note(LogLevel::kError, std::string(failure.message()));
+  DropWorld(job);
   EndCheckpoint(job, failure);
   if (job->wishes.restore_next().empty()) {
     // The next try starts from it as this one would have.
@@ -372,15 +379,7 @@ void SchedulerCore::FailWorld(Job* job, const absl::Status& failure) {
 void SchedulerCore::EndJob(Job* job) {
   Note(LogLevel::kInfo,
        absl::StrCat("job '", job->name, "' has ended at step ", job->step));
-  std::vector<v1::ServerAddress> holders = job->configures.servers();
-  for (const v1::ServerAddress& server : job->drops.servers()) {
-    holders.push_back(server);
-  }
-  high_water_.Raise(job->world_version(), job->epoch());
-  job->drops.SetTargets(holders,
-                        std::max(job->drops.version(),
-                                 static_cast<uint64_t>(job->world_version())));
-  job->configures.SetTargets({}, 0);
+  DropWorld(job);
   job->config.clear_layers();
   job->config.clear_options();
   job->config.clear_assignment();
