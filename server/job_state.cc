@@ -98,9 +98,9 @@ std::vector<int> JobState::HeldUnder(const v1::JobConfig& config) const {
 
 // Whether a layer stays here under the new configuration, as what.
 //
-//   new_world  with it, what is awaited is awaited anew, and a world that
-//   starts
-//              from a job checkpoint keeps nothing.
+//   new_world  with it, what is awaited is awaited anew, what leaves does so
+//              anew, and a world that starts from a job checkpoint keeps
+//              nothing.
 bool JobState::Keep(HeldLayer& layer, bool new_world) const {
   const v1::LayerOwner& owner = config_->assignment().owners(layer.index);
   const bool restart = !config_->restore_checkpoint().empty();
@@ -121,7 +121,7 @@ bool JobState::Keep(HeldLayer& layer, bool new_world) const {
   if (owner.source() != server_) return false;
   // One that is still read from its checkpoint leaves when that is done.
   if (layer.is_awaited() && !layer.restoring) return false;
-  if (layer.target == owner.server() &&
+  if (!new_world && layer.target == owner.server() &&
       layer.placed_step == owner.from_step()) {
     return true;
   }
