@@ -40,6 +40,20 @@ TEST_F(MovesTest, RepeatedTransferChangesNothing) {
   EXPECT_EQ(new_.core.Status().staged_bytes(), 0);
 }
 
+TEST_F(MovesTest, RepeatedTransferOfSizesThatNoLayerHasIsRefused) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask sent = Sent();
+  ASSERT_THAT(new_.Receive(sent), IsOk());
+  v1::TransferLayerHeader again = sent.header;
+  *again.mutable_snapshot() = PackLayer(sent.contents).meta;
+  again.mutable_snapshot()->mutable_tensors(0)->set_elements(int64_t{1} << 62);
+  Effects effects;
+  EXPECT_THAT(new_.core.BeginTransfer(again, &effects),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fc1")));
+}
+
 TEST_F(MovesTest, FailedTransferIsTriedAgainLater) {
   Start(1, SyncOptions());
   Step(old_, 0);
@@ -238,6 +252,20 @@ TEST_F(MovesTest, NewWorldSendsTheLayerAnew) {
 TEST_F(MovesTest, StepsOfTheOldWorldProlongNothingInTheNewOne) {
   Start(1, SyncOptions());
   for (int step = 0; step < 5; ++step) Step(old_, step);
+  config_.mutable_config()->mutable_world()->set_version(2);
+  config_.mutable_config()->mutable_world()->set_start_step(2);
+  Move(2);
+  EXPECT_EQ(Sent().contents.meta.closed_through(), 1);
+}
+
+// As above, with the move begun in the old world: there it ended after step 4.
+TEST_F(MovesTest, MoveThatTheNewWorldRepeatsEndsWhereThatWorldSays) {
+  Start(1, SyncOptions());
+  for (int step = 0; step < 5; ++step) Step(old_, step);
+  Move(2);
+  const TransferTask before = Sent();
+  EXPECT_EQ(before.contents.meta.closed_through(), 4);
+  old_.FinishTransfer(before, absl::UnavailableError("no route"));
   config_.mutable_config()->mutable_world()->set_version(2);
   config_.mutable_config()->mutable_world()->set_start_step(2);
   Move(2);

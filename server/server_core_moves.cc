@@ -34,6 +34,27 @@ std::string NameLayer(const JobState& job, int index) {
                       job.config().layers(index).name(), "'");
 }
 
+// Whether the snapshot is one of a layer of this job. That of a repeat must be
+// one too: the bytes that it lists are counted, though they are dropped.
+absl::Status CheckState(const JobState& job,
+                        const v1::TransferLayerHeader& header) {
+  const v1::LayerSnapshot& snapshot = header.snapshot();
+  const int index = snapshot.layer_index();
+  const v1::JobConfig& config = job.config();
+  if (index < 0 || index >= config.layers_size() ||
+      snapshot.job() != header.job()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("transfer of job '", header.job(), "' brings layer ",
+                     index, " of job '", snapshot.job(), "'"));
+  }
+  const absl::Status status =
+      CheckSnapshot(snapshot, config.layers(index), config.options());
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(NameLayer(job, index), ", sent by '", header.source(),
+                   "': ", std::string(status.message())));
+}
+
 }  // namespace
 
 absl::StatusOr<JobState*> ServerCore::FindMovingJob(
@@ -54,13 +75,7 @@ absl::StatusOr<JobState*> ServerCore::FindMovingJob(
                      ", epoch ", header.epoch(), " is not known to server '",
                      options_.name, "' yet; retry"));
   }
-  const int index = header.snapshot().layer_index();
-  if (index < 0 || index >= it->second->config().layers_size() ||
-      header.snapshot().job() != header.job()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("transfer of job '", header.job(), "' brings layer ",
-                     index, " of job '", header.snapshot().job(), "'"));
-  }
+  KRONSERVE_RETURN_IF_ERROR(CheckState(*it->second, header));
   return it->second.get();
 }
 
@@ -71,7 +86,7 @@ bool ServerCore::IsInstalled(const HeldLayer& layer,
          layer.source == header.source() && header.epoch() >= layer.since_epoch;
 }
 
-// Whether the layer is awaited from this sender, in this state.
+// Whether the layer is awaited from this sender, from this step on.
 absl::Status ServerCore::CheckTransfer(
     JobState& job, const v1::TransferLayerHeader& header) const {
   const v1::LayerSnapshot& snapshot = header.snapshot();
@@ -94,11 +109,7 @@ absl::Status ServerCore::CheckTransfer(
         what, ": closed through step ", snapshot.closed_through(),
         ", it is to be answered here from step ", layer->from_step));
   }
-  const absl::Status status = CheckSnapshot(
-      snapshot, job.config().layers(layer->index), job.config().options());
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": ", std::string(status.message())));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TransferTicket> ServerCore::BeginTransfer(
