@@ -214,7 +214,6 @@ bool ServerCore::WriteCut(JobState& job, HeldLayer& layer, absl::Time now,
                           Effects* effects) {
   const std::optional<int64_t> step = job.CutOf(layer);
   if (!step.has_value() || !job.IsOver(layer, *step + 1)) return false;
-  layer.state.rounds().CloseBefore(*step + 1);
   CloseRounds(job, layer, now, effects);
   if (!layer.state.IsQuiet(*step)) return false;
   job.cut()->taken[layer.index] = layer.instance;

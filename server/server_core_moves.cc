@@ -189,7 +189,6 @@ void ServerCore::HandOver(JobState& job, HeldLayer& layer, absl::Time now,
       !job.IsOver(layer, layer.until_step)) {
     return;
   }
-  layer.state.rounds().CloseBefore(layer.until_step);
   CloseRounds(job, layer, now, effects);
   const v1::ServerAddress* target = job.FindServer(layer.target);
   if (target == nullptr || !layer.state.IsQuiet()) return;
