@@ -240,6 +240,7 @@ void ServerCore::FinishPrecondition(uint64_t request,
 
 void ServerCore::ReplyFallback(uint64_t request, v1::FallbackReason reason,
                                const std::string& message, Effects* effects) {
+  if (requests_.count(request) == 0) return;  // Cancelled: nobody falls back.
   v1::LayerReply reply;
   reply.set_outcome(v1::LAYER_OUTCOME_FALLBACK);
   reply.set_reason(reason);

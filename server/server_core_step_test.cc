@@ -380,6 +380,7 @@ TEST_F(StepTest, CancelledRequestIsNotAnsweredAndStagesNothing) {
   driver_.core.Cancel(request);
   EXPECT_EQ(driver_.core.Status().staged_bytes(), 0);
   driver_.Advance(absl::Hours(1));
+  ASSERT_THAT(driver_.Drop(1), IsOk());
   EXPECT_EQ(Find(request), nullptr);
   EXPECT_EQ(driver_.counters().fallbacks(), 0);
 }
