@@ -55,6 +55,7 @@ absl::StatusOr<std::optional<Restored>> RestoreLayer(
     KRONSERVE_ASSIGN_OR_RETURN(Restored restored,
                                Unpack(std::move(stored), config, layer));
     restored.source = v1::RECOVERY_SOURCE_JOB_CHECKPOINT;
+    restored.message = absl::StrJoin(newest.skipped, "; ");
     return restored;
   }
   if (newest.skipped.empty()) return std::nullopt;

@@ -71,6 +71,13 @@ class KeeperTest : public ::testing::Test {
     EXPECT_THAT(store_->WriteBackground(image.meta, image.tensors), IsOk());
   }
 
+  void DamageBackground() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             directory_ + "/job/background")) {
+      if (entry.is_regular_file()) std::filesystem::resize_file(entry, 100);
+    }
+  }
+
   // A complete job checkpoint after `rounds` rounds.
   void WriteJobCheckpoint(const std::string& id, int64_t rounds) {
     const LayerImage image = Image(rounds, 1);
@@ -113,11 +120,7 @@ TEST_F(KeeperTest, NewestBackgroundCheckpointIsRestored) {
 
 TEST_F(KeeperTest, DamagedFilesAreNamed) {
   WriteBackground(1, 1);
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(directory_)) {
-    const bool is_layer = entry.is_regular_file() && entry.file_size() > 200;
-    if (is_layer) std::filesystem::resize_file(entry, 100);
-  }
+  DamageBackground();
   EXPECT_THAT(
       RestoreLayer(*store_, config_, 0),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(directory_)));
@@ -138,6 +141,18 @@ TEST_F(KeeperTest, WorldStartsFromItsJobCheckpointNotFromWhatCameAfterIt) {
   restored = RestoreLayer(*store_, config_, 0);
   ASSERT_THAT(restored, IsOk());
   EXPECT_EQ((*restored)->source, v1::RECOVERY_SOURCE_BACKGROUND_CHECKPOINT);
+}
+
+TEST_F(KeeperTest, StateThatIsOlderThanADamagedOneSaysSo) {
+  WriteJobCheckpoint("good", 2);
+  config_.set_restore_checkpoint("good");
+  config_.mutable_world()->set_version(2);
+  WriteBackground(3, 2);
+  DamageBackground();
+  const auto restored = RestoreLayer(*store_, config_, 0);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ((*restored)->source, v1::RECOVERY_SOURCE_JOB_CHECKPOINT);
+  EXPECT_THAT((*restored)->message, HasSubstr(directory_));
 }
 
 TEST_F(KeeperTest, MissingJobCheckpointIsAnError) {
