@@ -36,8 +36,9 @@ struct RoundRules {
 //   no round --first arrival--> open --complete, all committed--> merge
 //                                 |---a rank voided the step----> void
 //                                 |---deadline, enough in-------> merge (part)
-//                                 `---deadline, too little; pushed out by a
-//                                     newer round; new world----> drop
+//                                 `---deadline, too little; passed by a rank
+//                                     (unless partial); pushed out by a newer
+//                                     round; new world----------> drop
 class LayerRounds {
  public:
   LayerRounds(const RoundRules& rules, std::vector<int> contributors,

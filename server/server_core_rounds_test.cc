@@ -204,6 +204,41 @@ TEST_F(RoundsTest, RoundsCloseInStepOrder) {
   EXPECT_THAT(*layer().averages().a, ElementsAre(3.5, 0, 3.5));
 }
 
+TEST_F(RoundsTest, RoundsThatWaitForAllCloseInStepOrder) {
+  Start(2, SyncOptions());
+  Push(0, 0, 1);
+  Push(0, 1, 5);
+  Push(1, 1, 5);
+  for (int rank : {0, 1}) ASSERT_THAT(driver_.Commit(rank, 0), IsOk());
+  EXPECT_EQ(layer().updates(), 0);  // Rank 1's push of step 0 is on its way.
+  Push(1, 0, 3);
+  EXPECT_EQ(layer().updates(), 1);
+  for (int rank : {0, 1}) ASSERT_THAT(driver_.Commit(rank, 1), IsOk());
+  EXPECT_EQ(layer().updates(), 2);
+  // As above: (1 + 3) / 2, then half of 2 and half of 5.
+  EXPECT_THAT(*layer().averages().a, ElementsAre(3.5, 0, 3.5));
+}
+
+TEST_F(RoundsTest, RoundOfOneRankWaitsForTheCommitsOfAll) {
+  v1::JobOptions options = SyncOptions();
+  options.set_factor_source(v1::FACTOR_SOURCE_ONE_RANK);
+  Start(3, options);
+  ASSERT_THAT(layer().rounds().contributors(), ElementsAre(0));
+  Push(0, 0, 2);
+  for (int rank : {0, 1}) ASSERT_THAT(driver_.Commit(rank, 0), IsOk());
+  EXPECT_EQ(layer().updates(), 0);
+  ASSERT_THAT(driver_.Commit(2, 0), IsOk());
+  EXPECT_EQ(layer().updates(), 1);
+  // Rank 2 passes step 1 without a word: the round does not wait for it.
+  Push(0, 1, 6);
+  for (int rank : {0, 1}) ASSERT_THAT(driver_.Commit(rank, 1), IsOk());
+  ASSERT_THAT(driver_.Commit(2, 2), IsOk());
+  EXPECT_EQ(layer().rounds().closed_through(), 1);
+  EXPECT_EQ(layer().updates(), 1);
+  EXPECT_EQ(driver_.counters().rounds_dropped(), 1);
+  EXPECT_THAT(*layer().averages().a, ElementsAre(2, 0, 2));
+}
+
 // A layer placed here after step 5's round went to its lost owner: the steps up
 // to the next round must not wait for it.
 TEST_F(RoundsTest, NoRoundToWaitForIsNoFactorsAtOnce) {
