@@ -1,6 +1,6 @@
 #include "common/grpc_leader.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_split.h"
 #include "common/grpc_channel.h"
@@ -12,10 +12,11 @@ namespace {
 // between, and an end to two that name each other.
 constexpr size_t kMaxRedirects = 2;
 
-std::string LeaderNamedBy(const grpc::ClientContext& context) {
+// None: the answer says nothing of a leader.
+std::optional<std::string> LeaderNamedBy(const grpc::ClientContext& context) {
   const auto& metadata = context.GetServerTrailingMetadata();
   const auto found = metadata.find(kLeaderMetadata);
-  if (found == metadata.end()) return "";
+  if (found == metadata.end()) return std::nullopt;
   return std::string(found->second.data(), found->second.size());
 }
 
@@ -41,10 +42,11 @@ LeaderChannels::Outcome LeaderChannels::Call(const Attempt& attempt) {
         code != grpc::StatusCode::DEADLINE_EXCEEDED) {
       break;
     }
-    const std::string leader = LeaderNamedBy(context);
-    MoveOn(outcome.address, leader);
+    const std::optional<std::string> leader = LeaderNamedBy(context);
+    if (leader == "") break;
+    MoveOn(outcome.address, leader.value_or(""));
     if (code == grpc::StatusCode::DEADLINE_EXCEEDED) break;
-    if (leader.empty() && i + 1 >= addresses_.size()) break;
+    if (!leader.has_value() && i + 1 >= addresses_.size()) break;
   }
   return outcome;
 }

@@ -20,7 +20,8 @@
 namespace kronserve {
 
 // Trailing metadata of an UNAVAILABLE answer: host:port of the scheduler that
-// leads instead of the one that was asked.
+// leads instead of the one that was asked; empty: that one leads, and cannot
+// answer just now.
 inline constexpr char kLeaderMetadata[] = "kronserve-leader";
 
 // Remembers who led last, follows when it is told of another, and tries the
@@ -42,8 +43,8 @@ class LeaderChannels {
     std::string address;  // Who gave it.
   };
 
-  // Attempts until one is answered by a leader, its time is over, or every
-  // address was tried.
+  // Attempts until one is answered by a leader, whatever it says, its time is
+  // over, or every address was tried.
   Outcome Call(const Attempt& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -7,8 +7,12 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -16,7 +20,7 @@
 
 namespace kronserve::scheduler {
 
-// In a Status of Run(): where the leader listens.
+// In a kUnavailable of Run(): where the leader listens; empty: here.
 inline constexpr char kLeaderPayload[] = "kronserve-leader";
 
 // Leadership ends by the clock, whoever is stuck: a call that comes after it
@@ -25,6 +29,10 @@ inline constexpr char kLeaderPayload[] = "kronserve-leader";
 // Thread safety: thread-safe.
 class ActiveRuntime {
  public:
+  template <typename Operation>
+  using ResultOf =
+      std::invoke_result_t<const Operation&, SchedulerCore*, absl::Time>;
+
   // `clock` outlives it.
   explicit ActiveRuntime(const Clock* clock) : clock_(*clock) {}
 
@@ -34,12 +42,10 @@ class ActiveRuntime {
   // Errors, besides those of the operation:
   //   kUnavailable  another scheduler leads, or none; kLeaderPayload names it.
   template <typename Operation>
-  auto Run(const Operation& operation)
-      -> decltype(operation(static_cast<SchedulerCore*>(nullptr),
-                            absl::Time())) {
+  ResultOf<Operation> Run(const Operation& operation) {
     const std::shared_ptr<SchedulerRuntime> runtime = Leading();
     if (runtime == nullptr) return NotLeading();
-    return runtime->Run(operation);
+    return OfLeader(runtime->Run(operation));
   }
 
   // The same with SchedulerRuntime::RunStored(); `respond` takes a StatusOr.
@@ -50,7 +56,9 @@ class ActiveRuntime {
     if (runtime == nullptr) {
       respond(NotLeading());
     } else {
-      runtime->RunStored(job, operation, respond);
+      runtime->RunStored(job, operation, [respond](ResultOf<Operation> result) {
+        respond(OfLeader(std::move(result)));
+      });
     }
   }
 
@@ -67,6 +75,15 @@ class ActiveRuntime {
   std::string leader() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Says of an answer that cannot be had just now that no other has it either.
+  template <typename Response>
+  static absl::StatusOr<Response> OfLeader(absl::StatusOr<Response> result) {
+    if (!absl::IsUnavailable(result.status())) return result;
+    absl::Status status = result.status();
+    status.SetPayload(kLeaderPayload, absl::Cord());
+    return status;
+  }
+
   std::shared_ptr<SchedulerRuntime> Leading() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status NotLeading() const;
 

@@ -94,6 +94,17 @@ TEST_F(CandidateTest, NamesTheOneThatLeadsInstead) {
   EXPECT_EQ(status.GetPayload(kLeaderPayload), absl::Cord("b:2"));
 }
 
+TEST_F(CandidateTest, TellsItsOwnUnavailableFromThatOfAFollower) {
+  Win(1);
+  const auto busy = [](SchedulerCore*, absl::Time) -> absl::StatusOr<int> {
+    return absl::UnavailableError("not stored yet");
+  };
+  const absl::Status status = active_.Run(busy).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               HasSubstr("not stored yet")));
+  EXPECT_EQ(status.GetPayload(kLeaderPayload), absl::Cord());
+}
+
 // As after SIGSTOP and SIGCONT: nothing else has run yet.
 TEST_F(CandidateTest, WhoWasFrozenPastItsLeaseDoesNotAnswer) {
   Win(1);

@@ -8,7 +8,7 @@
 namespace kronserve::scheduler {
 namespace {
 
-// The status of an answer; with the leader's address if we do not lead.
+// The status of an answer; with who leads if it is not to be had just now.
 grpc::Status Answer(const absl::Status& status,
                     grpc::CallbackServerContext* context) {
   const absl::optional<absl::Cord> leader = status.GetPayload(kLeaderPayload);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_leader.h"
 #include "common/grpc_server.h"
 #include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
@@ -293,6 +294,19 @@ TEST_F(SchedulerServiceTest, AFinishIsAnsweredWhenItIsStored) {
   EXPECT_THAT(Call(&v1::Scheduler::Stub::FinishJob, finish, &response),
               StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
   EXPECT_EQ(control_.dropped, 0);
+  // It is the leader's own word: nobody else is asked.
+  int attempts = 0;
+  LeaderChannels channels(
+      absl::StrCat(scheduler_->address(), ",", control_endpoint_->address()));
+  const LeaderChannels::Outcome outcome =
+      channels.Call([&](const auto& channel, grpc::ClientContext* context) {
+        ++attempts;
+        v1::Scheduler::Stub stub(channel);
+        return stub.FinishJob(context, finish, &response);
+      });
+  EXPECT_EQ(outcome.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(outcome.address, scheduler_->address());
+  EXPECT_EQ(attempts, 1);
   refuse = false;
   const absl::Time end = absl::Now() + kPatience;
   while (!Call(&v1::Scheduler::Stub::FinishJob, finish, &response).ok() &&
