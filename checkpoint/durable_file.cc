@@ -14,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/names.h"
 #include "common/status_macros.h"
 
 namespace kronserve::checkpoint {
 namespace {
 
-constexpr char kTemporary[] = ".tmp-";
 // One call of write() takes less than 2 GiB.
 constexpr int64_t kMaxWrite = int64_t{1} << 30;
 
@@ -32,7 +32,7 @@ std::string ParentOf(const std::string& path) {
 // ".tmp-SERVER-": what all temporaries of a server begin with. The rest, 16
 // hexadecimal digits, '-' and a count, holds no second way to read it.
 std::string PrefixOf(const Writer& writer) {
-  return absl::StrCat(kTemporary, writer.server, "-");
+  return absl::StrCat(kTemporaryPrefix, writer.server, "-");
 }
 
 std::string OwnPrefix(const Writer& writer) {
@@ -170,7 +170,7 @@ void RemoveTemporaries(const Writer& writer, const std::string& folder,
   const absl::StatusOr<std::vector<std::string>> names = ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (!absl::StartsWith(name, kTemporary)) continue;
+    if (!absl::StartsWith(name, kTemporaryPrefix)) continue;
     if (absl::StartsWith(name, OwnPrefix(writer))) continue;  // On its way.
     const std::string path = absl::StrCat(folder, "/", name);
     if (IsOfServer(writer, name) || IsOlder(path, now, age)) {

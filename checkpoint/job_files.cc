@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_file.h"
@@ -54,17 +55,26 @@ absl::Status CheckListed(const std::string& folder,
                    "': ", status.message()));
 }
 
+// Whether servers write files of this name. The trainer's is not theirs to
+// judge: a commit that is tried again may find it there already.
+bool IsOfServers(const std::string& name) {
+  const bool of_trainer = absl::StartsWith(
+      name, absl::StrCat(kTemporaryPrefix, kTrainerWriter, "-"));
+  return IsLayerFileName(name) ||
+         (absl::StartsWith(name, kTemporaryPrefix) && !of_trainer);
+}
+
 // What owners wrote that were replaced before the cut was complete.
 void RemoveUnlisted(const std::string& folder,
                     const v1::CheckpointManifest& manifest) {
-  std::set<std::string> listed = {kManifestName};
+  std::set<std::string> listed;
   for (const v1::CheckpointFile& file : manifest.files()) {
     listed.insert(file.path());
   }
   const auto names = ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (listed.count(name) == 0) {
+    if (IsOfServers(name) && listed.count(name) == 0) {
       unlink(absl::StrCat(folder, "/", name).c_str());
     }
   }

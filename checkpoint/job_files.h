@@ -21,8 +21,8 @@ absl::StatusOr<v1::CheckpointFile> WriteJobFile(
     Writer* writer, const std::string& folder, const v1::LayerSnapshot& meta,
     const std::vector<Tensor>& tensors);
 
-// As CheckpointStore::CommitManifest(). Files that the manifest does not list,
-// left by owners that were replaced, are removed.
+// As CheckpointStore::CommitManifest(). Files of servers that the manifest does
+// not list, left by owners that were replaced, are removed; others stay.
 absl::Status CommitJobFiles(Writer* writer, const std::string& folder,
                             v1::CheckpointManifest manifest);
 

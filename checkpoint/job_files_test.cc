@@ -137,6 +137,19 @@ TEST_F(JobFilesTest, FilesOfReplacedOwnersGoWithTheManifest) {
                           "MANIFEST"));
 }
 
+// A server that did not hear of another one's commit writes the manifest again,
+// when the trainer may be there already.
+TEST_F(JobFilesTest, TheTrainersFileStays) {
+  const v1::CheckpointManifest manifest = WriteLayers();
+  WriteBytes(File("TRAINER"), "state");
+  WriteBytes(File(".tmp-trainer-00000000000000ab-0"), "half");
+  ASSERT_THAT(store_->CommitManifest(manifest), IsOk());
+  EXPECT_THAT(
+      *ListFolder(File("")),
+      ElementsAre(".tmp-trainer-00000000000000ab-0", "00000-fc1-epoch3.kron",
+                  "00001-fc2-epoch3.kron", "MANIFEST", "TRAINER"));
+}
+
 TEST_F(JobFilesTest, ACompleteOneDoesNotChange) {
   v1::CheckpointManifest manifest = WriteLayers();
   ASSERT_THAT(store_->CommitManifest(manifest), IsOk());

@@ -16,6 +16,7 @@
 namespace kronserve::checkpoint {
 namespace {
 
+constexpr char kLayerEnding[] = ".kron";
 constexpr size_t kMaxEscaped = 120;
 constexpr size_t kKeptOfLong = 100;
 constexpr size_t kMaxIdBytes = 64;
@@ -64,6 +65,10 @@ bool IsPlainFileName(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
+bool IsLayerFileName(const std::string& name) {
+  return IsPlainFileName(name) && absl::EndsWith(name, kLayerEnding);
+}
+
 bool operator<(const BackgroundKey& a, const BackgroundKey& b) {
   return std::tie(a.epoch, a.world_version, a.closed_through) <
          std::tie(b.epoch, b.world_version, b.closed_through);
@@ -71,12 +76,12 @@ bool operator<(const BackgroundKey& a, const BackgroundKey& b) {
 
 std::string BackgroundFileName(const BackgroundKey& key) {
   return absl::StrCat("epoch", key.epoch, "-world", key.world_version, "-step",
-                      key.closed_through, ".kron");
+                      key.closed_through, kLayerEnding);
 }
 
 std::optional<BackgroundKey> ParseBackgroundFileName(const std::string& name) {
   absl::string_view stem = name;
-  if (!absl::ConsumeSuffix(&stem, ".kron")) return std::nullopt;
+  if (!absl::ConsumeSuffix(&stem, kLayerEnding)) return std::nullopt;
   const std::vector<std::string> parts =
       absl::StrSplit(stem, absl::MaxSplits('-', 2));
   BackgroundKey key;
@@ -91,8 +96,8 @@ std::optional<BackgroundKey> ParseBackgroundFileName(const std::string& name) {
 
 std::string JobLayerFileName(int layer, const std::string& layer_name,
                              uint64_t epoch) {
-  return absl::StrFormat("%05d-%s-epoch%d.kron", layer, EscapeName(layer_name),
-                         epoch);
+  return absl::StrFormat("%05d-%s-epoch%d%s", layer, EscapeName(layer_name),
+                         epoch, kLayerEnding);
 }
 
 std::string JobFolder(const std::string& directory, const std::string& job) {

@@ -16,6 +16,11 @@
 namespace kronserve::checkpoint {
 
 inline constexpr char kManifestName[] = "MANIFEST";
+inline constexpr char kTrainerName[] = "TRAINER";
+// As whom a trainer writes; its half-written files are called so.
+inline constexpr char kTrainerWriter[] = "trainer";
+// What temporary files of all writers begin with: NAME-... of who writes.
+inline constexpr char kTemporaryPrefix[] = ".tmp-";
 inline constexpr char kMarkersName[] = ".servers";
 inline constexpr char kBackgroundName[] = "background";
 inline constexpr char kCheckpointsName[] = "checkpoints";
@@ -34,6 +39,10 @@ absl::Status CheckCheckpointId(const std::string& id);
 // Whether a name that was read from a file stays in its folder: not empty, no
 // '/', no leading '.', at most 255 bytes.
 bool IsPlainFileName(const std::string& name);
+
+// Whether a file is called as those of layers are, in either kind of
+// checkpoint; half-written ones are not.
+bool IsLayerFileName(const std::string& name);
 
 // What orders the background files of a layer.
 struct BackgroundKey {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/background_files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/job_files.h"
 #include "checkpoint/layer_file.h"
 #include "checkpoint/names.h"
+#include "checkpoint/trainer_file.h"
 #include "common/status_macros.h"
 
 namespace kronserve::checkpoint {
@@ -28,6 +28,15 @@ std::pair<std::string, std::string> Split(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
+// Nothing when the folder is not there: a server may remove one while it is
+// being read.
+absl::StatusOr<std::vector<std::string>> ListIfThere(
+    const std::string& folder) {
+  auto names = ListFolder(folder);
+  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
+  return names;
+}
+
 std::string Join(const std::string& folder, const std::string& name) {
   return absl::StrCat(folder, "/", name);
 }
@@ -41,10 +50,8 @@ absl::Status AddSets(const std::string& job_folder, bool background,
                      std::vector<Found>* found) {
   const std::string folder =
       Join(job_folder, background ? kBackgroundName : kCheckpointsName);
-  const auto names = ListFolder(folder);
-  if (absl::IsNotFound(names.status())) return absl::OkStatus();
-  KRONSERVE_RETURN_IF_ERROR(names.status());
-  for (const std::string& name : *names) {
+  KRONSERVE_ASSIGN_OR_RETURN(const auto names, ListIfThere(folder));
+  for (const std::string& name : names) {
     if (!IsFolder(Join(folder, name))) continue;
     VerifiedSet set;
     set.job = Split(job_folder).second;
@@ -115,11 +122,11 @@ absl::StatusOr<std::vector<Found>> FindSets(std::string path) {
   return found;
 }
 
-bool IsLayerFile(const std::string& name) {
-  return absl::EndsWith(name, ".kron") && name[0] != '.';
+bool IsRead(const std::string& name) {
+  return IsLayerFileName(name) || name == kTrainerName;
 }
 
-// Bytes of all layer files in a folder and the folders in it.
+// Bytes of all files that are read in a folder and the folders in it.
 int64_t BytesBelow(const std::string& folder) {
   const auto names = ListFolder(folder);
   if (!names.ok()) return 0;
@@ -127,7 +134,7 @@ int64_t BytesBelow(const std::string& folder) {
   for (const std::string& name : *names) {
     const std::string path = Join(folder, name);
     if (IsFolder(path)) bytes += BytesBelow(path);
-    if (IsLayerFile(name)) bytes += FileBytes(path);
+    if (IsRead(name)) bytes += FileBytes(path);
   }
   return bytes;
 }
@@ -163,7 +170,7 @@ class Verifier {
   }
 
   absl::Status ReadRun(const std::string& folder) {
-    KRONSERVE_ASSIGN_OR_RETURN(const auto layers, ListFolder(folder));
+    KRONSERVE_ASSIGN_OR_RETURN(const auto layers, ListIfThere(folder));
     for (const std::string& layer : layers) {
       if (!IsFolder(Join(folder, layer))) continue;
       KRONSERVE_RETURN_IF_ERROR(ReadLayerFolder(Join(folder, layer)));
@@ -172,10 +179,12 @@ class Verifier {
   }
 
   absl::Status ReadLayerFolder(const std::string& folder) {
-    KRONSERVE_ASSIGN_OR_RETURN(const auto names, ListBackground(folder));
+    const auto names = ListBackground(folder);
+    if (absl::IsNotFound(names.status())) return absl::OkStatus();
+    KRONSERVE_RETURN_IF_ERROR(names.status());
     int good = 0;
     int bad = 0;
-    for (const std::string& name : names) {
+    for (const std::string& name : *names) {
       const absl::Status status = ReadBackground(folder, name);
       good += status.ok() ? 1 : 0;
       // Not found: a server wrote a newer one meanwhile.
@@ -219,14 +228,26 @@ class Verifier {
       ++(state.ok() ? set_.layers : set_.layers_lost);
       if (!state.ok()) Fault(std::string(state.status().message()));
     }
+    ReadTrainer(Join(folder, kTrainerName));
     return absl::OkStatus();
+  }
+
+  // Only checkpoints that a trainer asked for have one.
+  void ReadTrainer(const std::string& path) {
+    const auto bytes = ReadTrainerBytes(path);
+    if (absl::IsNotFound(bytes.status())) return;
+    Done(path);
+    if (!bytes.ok()) return Fault(std::string(bytes.status().message()));
+    const absl::Status status = CheckTrainerBytes(*bytes).status();
+    if (status.ok()) return;
+    Fault(absl::StrCat("'", path, "': ", std::string(status.message())));
   }
 
   // Files that no manifest vouches for.
   absl::Status CountFiles(const std::string& folder) {
-    KRONSERVE_ASSIGN_OR_RETURN(const auto names, ListFolder(folder));
+    KRONSERVE_ASSIGN_OR_RETURN(const auto names, ListIfThere(folder));
     for (const std::string& name : names) {
-      if (IsLayerFile(name)) Done(Join(folder, name));
+      if (IsRead(name)) Done(Join(folder, name));
     }
     return absl::OkStatus();
   }

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "checkpoint/testing/store_fixture.h"
+#include "checkpoint/testing/trainer_bytes.h"
 
 namespace kronserve::checkpoint {
 namespace {
 
 using ::kronserve::testing::IsOk;
 using ::kronserve::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -139,6 +141,19 @@ TEST_F(VerifyTest, DamageInAJobCheckpointIsNamed) {
   report = Run(folder);
   EXPECT_THAT(report.faults, ElementsAre(HasSubstr("MANIFEST")));
   EXPECT_EQ(report.sets[0].state, State::kDamaged);
+}
+
+TEST_F(VerifyTest, TheTrainersPartIsReadToo) {
+  const std::string folder = directory_ + "/mnist/checkpoints/c1";
+  WriteBytes(folder + "/TRAINER", TrainerBytes(2, 2, 3, 6));
+  EXPECT_EQ(Run(folder).sets[0].state, State::kGood);
+  ASSERT_FALSE(progress_.empty());
+  EXPECT_EQ(progress_.back().first, progress_.back().second);
+  Damage(folder + "/TRAINER");
+  const VerifyReport report = Run(folder);
+  EXPECT_EQ(report.sets[0].state, State::kDamaged);
+  EXPECT_THAT(report.faults,
+              ElementsAre(AllOf(HasSubstr("TRAINER"), HasSubstr("checksum"))));
 }
 
 TEST_F(VerifyTest, TakesAJobOrACheckpoint) {

@@ -1,12 +1,11 @@
 #include "worker/job_checkpoints.h"
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/names.h"
+#include "checkpoint/trainer_file.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -24,22 +23,22 @@ bool MayRetry(const absl::Status& status) {
 
 std::string TrainerFile(const std::string& directory, const std::string& job,
                         const std::string& id) {
-  return absl::StrCat(checkpoint::CheckpointFolder(directory, job, id),
-                      "/TRAINER");
+  return absl::StrCat(checkpoint::CheckpointFolder(directory, job, id), "/",
+                      checkpoint::kTrainerName);
 }
 
 absl::StatusOr<int64_t> ReadTrainerFile(const std::string& path,
                                         const TrainingStateParts& parts) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(
-        absl::StrCat("trainer's part of the checkpoint: '", path,
-                     "' cannot be read: was the checkpoint completed, and is "
-                     "the directory the one of its run?"));
+  const auto bytes = checkpoint::ReadTrainerBytes(path);
+  if (!bytes.ok()) {
+    return absl::Status(
+        bytes.status().code(),
+        absl::StrCat("trainer's part of the checkpoint: ",
+                     std::string(bytes.status().message()),
+                     ": was the checkpoint completed, and is the directory "
+                     "the one of its run?"));
   }
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  const auto next_step = DecodeTrainingState(bytes.str(), parts);
+  const auto next_step = DecodeTrainingState(*bytes, parts);
   if (next_step.ok()) return next_step;
   return absl::Status(
       next_step.status().code(),
@@ -62,6 +61,14 @@ JobCheckpoints::~JobCheckpoints() {
 }
 
 void JobCheckpoints::AfterStep(int64_t step, const TrainingStateParts& parts) {
+  if (!Took(step)) return;
+  std::string state = EncodeTrainingState(step + 1, parts);
+  MutexLock lock(&mu_);
+  state_ = std::move(state);
+  changed_.NotifyAll();
+}
+
+bool JobCheckpoints::Took(int64_t step) {
   MutexLock lock(&mu_);
   newest_ = step;
   if (id_.empty() && (step + 1) % options_.every == 0) {
@@ -69,12 +76,9 @@ void JobCheckpoints::AfterStep(int64_t step, const TrainingStateParts& parts) {
                        absl::Hex(options_.incarnation >> 32, absl::kZeroPad8));
     cut_ = -1;
     state_.clear();
-  } else if (step == cut_) {
-    state_ = EncodeTrainingState(step + 1, parts);
-  } else {
-    return;
   }
   changed_.NotifyAll();
+  return !id_.empty() && step == cut_;
 }
 
 bool JobCheckpoints::WaitUntilIdle(absl::Duration timeout) {
@@ -127,7 +131,10 @@ absl::Status JobCheckpoints::Write(const std::string& id) {
     const bool complete =
         answer.ok() && answer->state() == v1::CHECKPOINT_STATE_COMPLETE;
     MutexLock lock(&mu_);
-    if (answer.ok()) cut_ = answer->step();
+    if (answer.ok() && cut_ != answer->step()) {
+      cut_ = answer->step();
+      changed_.NotifyAll();
+    }
     if (cut_ >= 0 && newest_ > cut_ && state_.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the cut after step ", cut_, " was heard of at step ", newest_));
@@ -155,7 +162,7 @@ absl::Status JobCheckpoints::WriteFile(const std::string& id,
   checkpoint::WriteCalls calls;
   checkpoint::Writer writer;
   writer.calls = &calls;
-  writer.server = "trainer";
+  writer.server = checkpoint::kTrainerWriter;
   writer.incarnation = options_.incarnation;
   checkpoint::DurableFile file(&writer, path,
                                static_cast<int64_t>(state.size()));

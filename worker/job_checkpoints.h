@@ -29,9 +29,7 @@ std::string TrainerFile(const std::string& directory, const std::string& job,
 // returns the step to go on with.
 //
 // Errors:
-//   kNotFound  there is no such file: the checkpoint was not completed, or the
-//              id, job or directory is another.
-//   As DecodeTrainingState(); names the file.
+//   As ReadTrainerBytes() and DecodeTrainingState(); each names the file.
 absl::StatusOr<int64_t> ReadTrainerFile(const std::string& path,
                                         const TrainingStateParts& parts);
 
@@ -42,7 +40,7 @@ absl::StatusOr<int64_t> ReadTrainerFile(const std::string& path,
 // Calls and files are on a thread of its own: a slow scheduler or disk holds no
 // step back. What fails is logged and tried again at the next interval.
 //
-// Thread safety: AfterStep() and Finish() are called from one thread.
+// Thread safety: AfterStep() and WaitUntilIdle() are called from one thread.
 class JobCheckpoints {
  public:
   struct Options {
@@ -65,11 +63,13 @@ class JobCheckpoints {
   void AfterStep(int64_t step, const TrainingStateParts& parts)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until no checkpoint whose step was taken is under way, at most
-  // `timeout`; false if one still is.
+  // Waits until no checkpoint is under way whose step was taken, or is not
+  // known yet, at most `timeout`; false if one still is.
   bool WaitUntilIdle(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Begins a checkpoint when one is due; true when the step is the cut's.
+  bool Took(int64_t step) ABSL_LOCKS_EXCLUDED(mu_);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status WriteFile(const std::string& id, const std::string& state);

@@ -144,6 +144,7 @@ class JoinedSession final : public Session {
     if (parts_.node_group != nullptr) parts_.node_group->Abort();
   }
 
+  void PreferReasonOfScheduler();
   absl::Status Agree(const StepSettings& settings,
                      const std::vector<MatrixView<float>>& gradients,
                      std::vector<client::LayerAnswer>* own,
@@ -171,19 +172,23 @@ class JoinedSession final : public Session {
   bool was_refused_ = false;  // Contributions, at the last factor step.
 };
 
+// What it says of a lost world tells more than that the group was aborted,
+// whichever is heard first.
+void JoinedSession::PreferReasonOfScheduler() {
+  const absl::Status lost = parts_.client->lost();
+  if (!lost.ok()) broken_ = absl::UnavailableError(lost.message());
+}
+
 absl::StatusOr<StepResult> JoinedSession::Step(
     int64_t step, const StepSettings& settings,
     const std::vector<MatrixView<float>>& gradients) {
+  PreferReasonOfScheduler();
   if (!broken_.ok()) return broken_;
   if (step != next_step_) {
     return absl::InvalidArgumentError(
         absl::StrCat("step is ", step, ", expected ", next_step_));
   }
   KRONSERVE_RETURN_IF_ERROR(ValidateStep(settings, parts_.layers, gradients));
-  if (const absl::Status lost = parts_.client->lost(); !lost.ok()) {
-    broken_ = absl::UnavailableError(lost.message());
-    return broken_;
-  }
   parts_.client->ReportStep(step);
   StepResult result;
   if (num_layers() == 0) {
@@ -196,7 +201,10 @@ absl::StatusOr<StepResult> JoinedSession::Step(
   std::vector<HeldAnswer> held;
   StepDecision decision;
   broken_ = Agree(settings, gradients, &own, &held, &decision);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok()) {
+    PreferReasonOfScheduler();
+    return broken_;
+  }
   parts_.client->UseEpoch(decision.epoch);
   result.waited = parts_.clock->Now() - begin;
   Report(held, decision, &result);

@@ -56,7 +56,6 @@ class Worlds {
 
   absl::StatusOr<std::unique_ptr<Session>> Join() {
     join_.next_step = progress_.next_step;
-    join_.fresh = options_.elastic && !HasState(join_.restart_count);
     if (!options_.elastic) return parts_.join(join_);
     const auto join = [this](SessionOptions attempt) {
       if (!HasState(attempt.restart_count)) {

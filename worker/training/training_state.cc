@@ -4,22 +4,14 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/trainer_file.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
 
 namespace kronserve::worker {
 namespace {
 
-// Numbers of eight bytes each, then the floats of all parameters, then those of
-// all slots, then the checksum of everything before it.
-struct Header {
-  uint64_t magic = 0x4554415453524b31;  // "1KRSTATE", read as bytes.
-  int64_t next_step = 0;
-  int64_t optimizer_steps = 0;
-  int64_t parameters = 0;  // Matrices.
-  int64_t slots = 0;       // Vectors.
-  int64_t floats = 0;      // Of all parameters; one slot of each has as many.
-};
+using checkpoint::TrainerHeader;
 
 int64_t FloatsOf(const std::vector<linalg::MatrixView<float>>& parameters) {
   int64_t floats = 0;
@@ -27,9 +19,9 @@ int64_t FloatsOf(const std::vector<linalg::MatrixView<float>>& parameters) {
   return floats;
 }
 
-Header HeaderOf(int64_t next_step, const TrainingStateParts& parts) {
+TrainerHeader HeaderOf(int64_t next_step, const TrainingStateParts& parts) {
   const OptimizerState<float>& state = parts.optimizer->state();
-  Header header;
+  TrainerHeader header;
   header.next_step = next_step;
   header.optimizer_steps = state.steps;
   header.parameters = static_cast<int64_t>(parts.parameters.size());
@@ -42,36 +34,12 @@ void Append(const void* data, size_t bytes, std::string* out) {
   out->append(static_cast<const char*>(data), bytes);
 }
 
-absl::Status CheckBytes(const std::string& bytes, Header* header) {
-  uint64_t checksum = 0;
-  if (bytes.size() < sizeof(Header) + sizeof(checksum)) {
-    return absl::DataLossError(
-        absl::StrCat("training state has ", bytes.size(), " bytes: cut off"));
-  }
-  const size_t content = bytes.size() - sizeof(checksum);
-  std::memcpy(header, bytes.data(), sizeof(Header));
-  std::memcpy(&checksum, bytes.data() + content, sizeof(checksum));
-  if (header->magic != Header().magic) {
-    return absl::DataLossError(
-        "training state is of another format version, or none");
-  }
-  if (Checksum(bytes.data(), content) == checksum) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("training state of ", bytes.size(),
-                                          " bytes is damaged: its checksum "
-                                          "does not fit"));
-}
-
-absl::Status CheckFits(const Header& header, size_t bytes,
+absl::Status CheckFits(const TrainerHeader& header,
                        const TrainingStateParts& parts) {
-  const Header mine = HeaderOf(0, parts);
+  const TrainerHeader mine = HeaderOf(0, parts);
   const int64_t per_parameter = parts.optimizer->slots_per_parameter();
-  const bool same =
-      header.parameters == mine.parameters && header.floats == mine.floats &&
-      (header.slots == 0 || header.slots == per_parameter * mine.parameters);
-  const uint64_t floats =
-      mine.floats * (header.slots == 0 ? 1 : 1 + per_parameter);
-  if (same &&
-      bytes == sizeof(Header) + floats * sizeof(float) + sizeof(uint64_t)) {
+  if (header.parameters == mine.parameters && header.floats == mine.floats &&
+      (header.slots == 0 || header.slots == per_parameter * mine.parameters)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -86,12 +54,25 @@ void Take(const char** from, float* to, size_t count) {
   *from += count * sizeof(float);
 }
 
+absl::Status CheckBegins(int64_t start_step) {
+  if (start_step == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job goes on with step ", start_step,
+      ", and no rank has the training state before it: all that had it are "
+      "gone. Start all ranks with --resume and a higher --restart-count, or "
+      "another job"));
+}
+
 }  // namespace
 
 std::string EncodeTrainingState(int64_t next_step,
                                 const TrainingStateParts& parts) {
-  const Header header = HeaderOf(next_step, parts);
+  const TrainerHeader header = HeaderOf(next_step, parts);
+  const int64_t copies =
+      header.slots == 0 ? 1 : 1 + parts.optimizer->slots_per_parameter();
   std::string bytes;
+  bytes.reserve(sizeof(header) + copies * header.floats * sizeof(float) +
+                sizeof(uint64_t));
   Append(&header, sizeof(header), &bytes);
   for (const auto& parameter : parts.parameters) {
     Append(parameter.data, parameter.size() * sizeof(float), &bytes);
@@ -106,10 +87,10 @@ std::string EncodeTrainingState(int64_t next_step,
 
 absl::StatusOr<int64_t> DecodeTrainingState(const std::string& bytes,
                                             const TrainingStateParts& parts) {
-  Header header;
-  KRONSERVE_RETURN_IF_ERROR(CheckBytes(bytes, &header));
-  KRONSERVE_RETURN_IF_ERROR(CheckFits(header, bytes.size(), parts));
-  const char* next = bytes.data() + sizeof(Header);
+  KRONSERVE_ASSIGN_OR_RETURN(const TrainerHeader header,
+                             checkpoint::CheckTrainerBytes(bytes));
+  KRONSERVE_RETURN_IF_ERROR(CheckFits(header, parts));
+  const char* next = bytes.data() + sizeof(header);
   for (const auto& parameter : parts.parameters) {
     Take(&next, parameter.data, parameter.size());
   }
@@ -134,7 +115,7 @@ absl::Status ShareTrainingState(Communicator& group, int64_t start_step,
   if (source == all.end()) {
     const bool none = std::all_of(all.begin(), all.end(),
                                   [](int64_t step) { return step < 0; });
-    if (none) return absl::OkStatus();
+    if (none) return CheckBegins(start_step);
     return absl::UnavailableError(absl::StrCat("the world starts at step ",
                                                start_step,
                                                ", but no rank has the state "

@@ -1,7 +1,7 @@
 // A trainer's state between two steps, as bytes: what a rank that joins late is
 // given, and what lies beside a job checkpoint.
 //
-// Layer: worker. May include linalg/ and common/.
+// Layer: worker. May include checkpoint/ and lower.
 
 #ifndef KRONSERVE_WORKER_TRAINING_TRAINING_STATE_H_
 #define KRONSERVE_WORKER_TRAINING_TRAINING_STATE_H_
@@ -25,8 +25,7 @@ struct TrainingStateParts {
   Optimizer<float>* optimizer = nullptr;
 };
 
-// The state before `next_step`: little-endian, with a format version and a
-// checksum.
+// The state before `next_step`, as checkpoint/trainer_file.h describes it.
 std::string EncodeTrainingState(int64_t next_step,
                                 const TrainingStateParts& parts);
 
@@ -40,12 +39,13 @@ absl::StatusOr<int64_t> DecodeTrainingState(const std::string& bytes,
 
 // Gives all ranks of a new world the state of the lowest rank whose next step
 // is `start_step`: the others are new, or one step ahead since they heard of
-// the end of a step that is repeated now. When no rank has a state, nothing
-// happens.
+// the end of a step that is repeated now. When all begin at step 0 without a
+// state, nothing happens.
 //
 //   own_next_step  of the state this rank has; absent: none.
 //
 // Errors:
+//   kFailedPrecondition  no rank has a state, and the job is past step 0.
 //   kUnavailable  some ranks have states, but none of `start_step`: who had it
 //                 was lost. The next world starts at a step that is there.
 //   As DecodeTrainingState() and Communicator.

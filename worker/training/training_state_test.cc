@@ -131,6 +131,17 @@ TEST(ShareTrainingState, ANewJobKeepsWhatItsRanksBeganWith) {
   });
 }
 
+// As when all ranks of an elastic job died: training would silently go on from
+// new parameters.
+TEST(ShareTrainingState, AJobWhoseStateIsGoneDoesNotGoOn) {
+  testing::RunGroup(2, [](Communicator& group) {
+    Trainee trainee;
+    EXPECT_THAT(
+        ShareTrainingState(group, 6, std::nullopt, trainee.parts),
+        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("step 6")));
+  });
+}
+
 TEST(ShareTrainingState, AStepThatNobodyHasIsAnError) {
   testing::RunGroup(3, [](Communicator& group) {
     Trainee trainee;
