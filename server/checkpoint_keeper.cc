@@ -75,29 +75,62 @@ void CheckpointKeeper::Restore(RestoreTask task, RestoreDone done) {
 }
 
 void CheckpointKeeper::Write(CheckpointTask task, WriteDone done) {
+  if (task.checkpoint.empty()) {
+    const v1::LayerSnapshot& meta = task.contents.meta;
+    MutexLock lock(&mu_);
+    ++writing_[{meta.job(), meta.run_id()}].writes;
+  }
   pool_.Submit([this, task = std::move(task), done = std::move(done)] {
-    const LayerImage image = PackLayer(task.contents);
-    if (!task.checkpoint.empty()) {
-      done(store_->WriteJobLayer(task.checkpoint, image.meta, image.tensors));
+    if (task.checkpoint.empty()) {
+      WriteBackground(task.contents, done);
       return;
     }
-    const absl::Status status =
-        store_->WriteBackground(image.meta, image.tensors).status();
-    if (status.ok()) {
-      done(v1::CheckpointFile());
-    } else {
-      done(status);
-    }
+    const LayerImage image = PackLayer(task.contents);
+    done(store_->WriteJobLayer(task.checkpoint, image.meta, image.tensors));
   });
 }
 
+void CheckpointKeeper::WriteBackground(const LayerContents& contents,
+                                       const WriteDone& done) {
+  const LayerImage image = PackLayer(contents);
+  const absl::Status status =
+      store_->WriteBackground(image.meta, image.tensors).status();
+  const RunKey run{image.meta.job(), image.meta.run_id()};
+  if (EndWrite(run)) Remove(run);
+  if (status.ok()) {
+    done(v1::CheckpointFile());
+  } else {
+    done(status);
+  }
+}
+
+bool CheckpointKeeper::EndWrite(const RunKey& run) {
+  MutexLock lock(&mu_);
+  const auto it = writing_.find(run);
+  if (--it->second.writes > 0) return false;
+  const bool forgotten = it->second.forgotten;
+  writing_.erase(it);
+  return forgotten;
+}
+
 void CheckpointKeeper::Forget(ForgetTask task) {
-  pool_.Submit([this, task = std::move(task)] {
-    const absl::Status status = store_->RemoveBackground(task.job, task.run_id);
-    if (status.ok()) return;
-    Log(LogLevel::kWarning, "checkpoints of a finished job stay",
-        {{"job", task.job}, {"fault", std::string(status.message())}});
-  });
+  RunKey run{std::move(task.job), std::move(task.run_id)};
+  {
+    MutexLock lock(&mu_);
+    const auto it = writing_.find(run);
+    if (it != writing_.end()) {
+      it->second.forgotten = true;
+      return;
+    }
+  }
+  pool_.Submit([this, run = std::move(run)] { Remove(run); });
+}
+
+void CheckpointKeeper::Remove(const RunKey& run) {
+  const absl::Status status = store_->RemoveBackground(run.first, run.second);
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, "checkpoints of a finished job stay",
+      {{"job", run.first}, {"fault", std::string(status.message())}});
 }
 
 void CheckpointKeeper::Commit(v1::CheckpointManifest manifest, Done done) {

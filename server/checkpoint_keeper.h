@@ -7,10 +7,13 @@
 #ifndef KRONSERVE_SERVER_CHECKPOINT_KEEPER_H_
 #define KRONSERVE_SERVER_CHECKPOINT_KEEPER_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,8 +51,9 @@ class CheckpointKeeper {
 
   void Restore(RestoreTask task, RestoreDone done);
   // A background checkpoint is answered with an empty file.
-  void Write(CheckpointTask task, WriteDone done);
-  void Forget(ForgetTask task);
+  void Write(CheckpointTask task, WriteDone done) ABSL_LOCKS_EXCLUDED(mu_);
+  // Removes also what is still to be written of that run by now.
+  void Forget(ForgetTask task) ABSL_LOCKS_EXCLUDED(mu_);
   void Commit(v1::CheckpointManifest manifest, Done done);
 
   // These are the other servers now: looks for their markers from time to
@@ -61,9 +65,23 @@ class CheckpointKeeper {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // A run of which background checkpoints are queued or being written.
+  struct Writing {
+    int64_t writes = 0;
+    bool forgotten = false;  // The last of them takes all files along.
+  };
+  using RunKey = std::pair<std::string, std::string>;  // Job and run id.
+
+  void WriteBackground(const LayerContents& contents, const WriteDone& done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether that was the last write of a run that is forgotten.
+  bool EndWrite(const RunKey& run) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const RunKey& run);
+
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
 
   mutable Mutex mu_;
+  std::map<RunKey, Writing> writing_ ABSL_GUARDED_BY(mu_);
   bool looking_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time looked_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::string looked_for_ ABSL_GUARDED_BY(mu_);  // Names of the peers.

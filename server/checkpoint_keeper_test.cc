@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "checkpoint/durable_file.h"
 #include "checkpoint/file_store.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -28,6 +29,28 @@ using testing::SyncOptions;
 
 const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
 
+// A disk that does not finish a file while it is held.
+class HeldCalls final : public checkpoint::WriteCalls {
+ public:
+  int Rename(const std::string& from, const std::string& to) override {
+    {
+      MutexLock lock(&mu_);
+      while (held_) changed_.WaitFor(&mu_, absl::Seconds(1));
+    }
+    return WriteCalls::Rename(from, to);
+  }
+  void Hold(bool held) {
+    MutexLock lock(&mu_);
+    held_ = held;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
+};
+
 class KeeperTest : public ::testing::Test {
  protected:
   KeeperTest() {
@@ -42,13 +65,14 @@ class KeeperTest : public ::testing::Test {
     options.directory = directory_;
     options.server = server;
     options.incarnation = 7;
+    options.calls = &calls_;
     auto store = checkpoint::OpenFileStore(options);
     ASSERT_THAT(store, IsOk());
     store_ = *std::move(store);
   }
 
   // The layer after `rounds` rounds of world `world`.
-  static LayerImage Image(int64_t rounds, int64_t world) {
+  static LayerContents Contents(int64_t rounds, int64_t world) {
     CoreOptions options = DefaultCoreOptions();
     options.has_checkpoints = true;
     CoreDriver writer(options);
@@ -63,7 +87,10 @@ class KeeperTest : public ::testing::Test {
     writer.core.CheckpointAll(&effects);
     LayerContents contents = effects.checkpoints.at(0).contents;
     contents.meta.set_world_version(world);
-    return PackLayer(contents);
+    return contents;
+  }
+  static LayerImage Image(int64_t rounds, int64_t world) {
+    return PackLayer(Contents(rounds, world));
   }
 
   void WriteBackground(int64_t rounds, int64_t world) {
@@ -98,6 +125,7 @@ class KeeperTest : public ::testing::Test {
   const std::string directory_ =
       ::testing::TempDir() + "checkpoint_keeper_test";
   v1::JobConfig config_;
+  HeldCalls calls_;
   std::unique_ptr<checkpoint::CheckpointStore> store_;
 };
 
@@ -161,6 +189,40 @@ TEST_F(KeeperTest, MissingJobCheckpointIsAnError) {
   config_.mutable_world()->set_version(2);
   EXPECT_THAT(RestoreLayer(*store_, config_, 0),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+}
+
+TEST_F(KeeperTest, WriteThatOutlastsItsRunLeavesNothing) {
+  calls_.Hold(true);
+  auto keeper = std::make_unique<CheckpointKeeper>(std::move(store_));
+  keeper->Write({{}, "", Contents(1, 1)}, [](auto) {});
+  keeper->Forget({"job", "run"});
+  // The other thread is done with all that came before this.
+  keeper->Commit({}, [this](const absl::Status&) { calls_.Hold(false); });
+  keeper.reset();
+  Open("s1");
+  const auto restored = RestoreLayer(*store_, config_, 0);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_FALSE(restored->has_value());
+}
+
+TEST_F(KeeperTest, ForgetsOneRunAndKeepsTheOthers) {
+  WriteBackground(1, 1);
+  auto keeper = std::make_unique<CheckpointKeeper>(std::move(store_));
+  keeper->Write({{}, "", Contents(2, 1)}, [](auto) {});
+  keeper->Forget({"job", "another"});
+  keeper.reset();
+  Open("s1");
+  auto restored = RestoreLayer(*store_, config_, 0);
+  ASSERT_THAT(restored, IsOk());
+  ASSERT_TRUE(restored->has_value());
+  EXPECT_EQ((*restored)->contents.meta.updates(), 2);
+  keeper = std::make_unique<CheckpointKeeper>(std::move(store_));
+  keeper->Forget({"job", "run"});
+  keeper.reset();
+  Open("s2");
+  restored = RestoreLayer(*store_, config_, 0);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_FALSE(restored->has_value());
 }
 
 TEST_F(KeeperTest, TellsWhetherEveryPeerKeepsItsLayersThere) {
