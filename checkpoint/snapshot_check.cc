@@ -81,26 +81,18 @@ absl::Status CheckTensors(const v1::LayerSnapshot& meta,
   return absl::OkStatus();
 }
 
+// Every role that belongs to the others is there, and no further one.
 absl::Status CheckSet(const v1::LayerSnapshot& meta,
-                      const std::set<v1::SnapshotTensorRole>& roles) {
-  const auto require = [&roles](v1::SnapshotTensorRole role, bool needed) {
-    if ((roles.count(role) > 0) == needed) return absl::OkStatus();
-    return Bad(absl::StrCat("tensors: ", RoleName(role),
-                            needed ? " is missing" : " does not belong here"));
-  };
+                      std::set<v1::SnapshotTensorRole> roles) {
   const bool averages = roles.count(v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_A) > 0;
-  const bool published = meta.has_published();
-  const bool eigen =
-      published && meta.published().method() == v1::COMPUTE_METHOD_EIGEN;
-  KRONSERVE_RETURN_IF_ERROR(
-      require(v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_G, averages));
-  KRONSERVE_RETURN_IF_ERROR(
-      require(v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_A, published));
-  KRONSERVE_RETURN_IF_ERROR(
-      require(v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_G, published));
-  KRONSERVE_RETURN_IF_ERROR(
-      require(v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_A, eigen));
-  return require(v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_G, eigen);
+  for (const v1::SnapshotTensor& tensor : ExpectedTensors(meta, averages)) {
+    if (roles.erase(tensor.role()) > 0) continue;
+    return Bad(
+        absl::StrCat("tensors: ", RoleName(tensor.role()), " is missing"));
+  }
+  if (roles.empty()) return absl::OkStatus();
+  return Bad(absl::StrCat("tensors: ", RoleName(*roles.begin()),
+                          " does not belong here"));
 }
 
 // Compares one field after the other and keeps the first difference.
@@ -177,11 +169,46 @@ std::string RoleName(v1::SnapshotTensorRole role) {
   return std::string(absl::StripPrefix(name, "SNAPSHOT_TENSOR_ROLE_"));
 }
 
+std::vector<v1::SnapshotTensor> ExpectedTensors(const v1::LayerSnapshot& meta,
+                                                bool averages) {
+  std::vector<v1::SnapshotTensorRole> roles;
+  if (averages) {
+    roles = {v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_A,
+             v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_G};
+  }
+  if (meta.has_published()) {
+    roles.push_back(v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_A);
+    roles.push_back(v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_G);
+    if (meta.published().method() == v1::COMPUTE_METHOD_EIGEN) {
+      roles.push_back(v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_A);
+      roles.push_back(v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_G);
+    }
+  }
+  std::vector<v1::SnapshotTensor> tensors;
+  for (const v1::SnapshotTensorRole role : roles) {
+    v1::SnapshotTensor& tensor = tensors.emplace_back();
+    tensor.set_role(role);
+    tensor.set_elements(ElementsOf(meta.layer(), role));
+  }
+  return tensors;
+}
+
+v1::JobOptions StateOptions(const v1::JobOptions& options) {
+  v1::JobOptions state;
+  state.set_method(options.method());
+  state.set_damping_form(options.damping_form());
+  state.set_factor_init(options.factor_init());
+  state.set_factor_update_steps(options.factor_update_steps());
+  state.set_inv_update_steps(options.inv_update_steps());
+  state.set_refresh_schedule(options.refresh_schedule());
+  return state;
+}
+
 absl::Status CheckSnapshot(const v1::LayerSnapshot& meta) {
   KRONSERVE_RETURN_IF_ERROR(CheckNumbers(meta));
   std::set<v1::SnapshotTensorRole> roles;
   KRONSERVE_RETURN_IF_ERROR(CheckTensors(meta, &roles));
-  return CheckSet(meta, roles);
+  return CheckSet(meta, std::move(roles));
 }
 
 absl::Status CheckSnapshotFits(const v1::LayerSnapshot& meta,

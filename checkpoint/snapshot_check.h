@@ -6,6 +6,7 @@
 #define KRONSERVE_CHECKPOINT_SNAPSHOT_CHECK_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kronserve/v1/checkpoint.pb.h"
@@ -16,6 +17,16 @@ namespace kronserve::checkpoint {
 
 // "AVERAGE_A"; "role 9" for a number without a name.
 std::string RoleName(v1::SnapshotTensorRole role);
+
+// The tensors of a state with or without averages and with what `meta` says is
+// published: role and elements of each, in the order in which servers keep
+// them. `meta.layer` has sides of at most 31 bits.
+std::vector<v1::SnapshotTensor> ExpectedTensors(const v1::LayerSnapshot& meta,
+                                                bool averages);
+
+// The options that a layer's state depends on; the others are cleared. They
+// are those that CheckSnapshotFits() compares.
+v1::JobOptions StateOptions(const v1::JobOptions& options);
 
 // Checks `meta` by itself: names and numbers in range; each tensor of a known
 // role, once, with the elements that the layer's shape gives it; A and G

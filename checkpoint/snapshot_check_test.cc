@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/testing/sample_layer.h"
 #include "common/testing/status_matchers.h"
@@ -14,6 +16,7 @@ namespace {
 
 using ::kronserve::testing::IsOk;
 using ::kronserve::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::Status CheckChanged(
@@ -94,6 +97,34 @@ TEST(CheckSnapshotTest, MethodEigenHasEigenvalues) {
               Invalid("EIGENVALUES_A does not belong here"));
   layer.meta.mutable_published()->set_method(v1::COMPUTE_METHOD_EIGEN);
   EXPECT_THAT(CheckSnapshot(layer.meta), IsOk());
+}
+
+// A layer [2, 3]: A is of side 3, G of side 2.
+TEST(ExpectedTensorsTest, FollowFromShapeMethodAndWhatIsThere) {
+  v1::LayerSnapshot meta = SampleLayer(0, 1, 5).meta;
+  const auto elements = [&meta](bool averages) {
+    std::vector<int64_t> all;
+    for (const auto& tensor : ExpectedTensors(meta, averages)) {
+      all.push_back(tensor.elements());
+    }
+    return all;
+  };
+  EXPECT_THAT(elements(true), ElementsAre(6, 3, 9, 4));
+  EXPECT_EQ(ExpectedTensors(meta, true)[1].role(),
+            v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_G);
+  meta.mutable_published()->set_method(v1::COMPUTE_METHOD_EIGEN);
+  EXPECT_THAT(elements(false), ElementsAre(9, 4, 3, 2));
+  meta.clear_published();
+  EXPECT_THAT(elements(true), ElementsAre(6, 3));
+  EXPECT_THAT(elements(false), ElementsAre());
+}
+
+TEST(CheckSnapshotFitsTest, StateOptionsAreAllThatHasToFit) {
+  v1::LayerSnapshot meta = SampleLayer(0, 1, 5).meta;
+  *meta.mutable_options() = StateOptions(SampleJob().options());
+  EXPECT_THAT(CheckSnapshotFits(meta, SampleJob(), 0), IsOk());
+  EXPECT_FALSE(meta.options().has_max_staleness());
+  EXPECT_EQ(meta.options().step_budget_ms(), 0);
 }
 
 TEST(CheckSnapshotFitsTest, NamesTheFirstDifference) {

@@ -85,14 +85,14 @@ void CheckpointKeeper::Write(CheckpointTask task, WriteDone done) {
       WriteBackground(task.contents, done);
       return;
     }
-    const LayerImage image = PackLayer(task.contents);
+    const LayerImage image = ShareLayer(task.contents);
     done(store_->WriteJobLayer(task.checkpoint, image.meta, image.tensors));
   });
 }
 
 void CheckpointKeeper::WriteBackground(const LayerContents& contents,
                                        const WriteDone& done) {
-  const LayerImage image = PackLayer(contents);
+  const LayerImage image = ShareLayer(contents);
   const absl::Status status =
       store_->WriteBackground(image.meta, image.tensors).status();
   const RunKey run{image.meta.job(), image.meta.run_id()};

@@ -6,6 +6,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/snapshot_check.h"
 #include "curvature/refresh_policy.h"
 #include "placement/job_validation.h"
 
@@ -194,7 +195,7 @@ LayerContents JobState::Contents(const HeldLayer& layer,
   LayerContents contents = layer.state.Contents(through);
   v1::LayerSnapshot& meta = contents.meta;
   *meta.mutable_layer() = config_->layers(layer.index);
-  *meta.mutable_options() = StateOptions(config_->options());
+  *meta.mutable_options() = checkpoint::StateOptions(config_->options());
   meta.set_job(name());
   meta.set_run_id(config_->world().run_id());
   meta.set_layer_index(layer.index);

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/snapshot_check.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
-#include "linalg/packed_triangle.h"
 #include "placement/job_validation.h"
 #include "server/limits.h"
 
@@ -17,32 +17,7 @@ namespace {
 
 using Role = v1::SnapshotTensorRole;
 
-// A tensor that a snapshot of these numbers has to have.
-struct Expected {
-  Role role;
-  int64_t elements;
-};
-
-std::vector<Expected> ExpectedTensors(const v1::LayerSnapshot& meta) {
-  // Sides have 31 bits (placement::kMaxDim), so their products have 62.
-  const int64_t a = meta.layer().d_in();
-  const int64_t g = meta.layer().d_out();
-  std::vector<Expected> expected;
-  if (meta.updates() > 0) {
-    expected.push_back(
-        {v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_A, linalg::PackedSize(a)});
-    expected.push_back(
-        {v1::SNAPSHOT_TENSOR_ROLE_AVERAGE_G, linalg::PackedSize(g)});
-  }
-  if (!meta.has_published()) return expected;
-  expected.push_back({v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_A, a * a});
-  expected.push_back({v1::SNAPSHOT_TENSOR_ROLE_FACTORIZATION_G, g * g});
-  if (meta.published().method() == v1::COMPUTE_METHOD_EIGEN) {
-    expected.push_back({v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_A, a});
-    expected.push_back({v1::SNAPSHOT_TENSOR_ROLE_EIGENVALUES_G, g});
-  }
-  return expected;
-}
+bool HasAverages(const v1::LayerSnapshot& meta) { return meta.updates() > 0; }
 
 // Shares the life of the published object, points at one of its tensors.
 Tensor Share(const std::shared_ptr<const Published>& owner,
@@ -84,7 +59,8 @@ absl::Status CheckSchema(const v1::LayerSnapshot& meta,
   *saved.Add() = meta.layer();
   *here.Add() = layer;
   const std::string difference = placement::DescribeDifference(
-      here, StateOptions(options), saved, StateOptions(meta.options()));
+      here, checkpoint::StateOptions(options), saved,
+      checkpoint::StateOptions(meta.options()));
   if (difference.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the snapshot does not fit the job: ", difference));
@@ -160,7 +136,7 @@ absl::Status CheckPublished(const v1::LayerSnapshot& meta) {
 }
 
 absl::Status CheckTensorList(const v1::LayerSnapshot& meta) {
-  const std::vector<Expected> expected = ExpectedTensors(meta);
+  const auto expected = checkpoint::ExpectedTensors(meta, HasAverages(meta));
   if (static_cast<size_t>(meta.tensors_size()) != expected.size()) {
     return Contradiction(
         meta, absl::StrCat(meta.tensors_size(), " tensors, expected ",
@@ -168,14 +144,15 @@ absl::Status CheckTensorList(const v1::LayerSnapshot& meta) {
   }
   for (size_t i = 0; i < expected.size(); ++i) {
     const v1::SnapshotTensor& tensor = meta.tensors(static_cast<int>(i));
-    if (tensor.role() == expected[i].role &&
-        tensor.elements() == expected[i].elements) {
+    if (tensor.role() == expected[i].role() &&
+        tensor.elements() == expected[i].elements()) {
       continue;
     }
     return Contradiction(
-        meta, absl::StrCat("tensor ", i, " has role ", tensor.role(), " and ",
-                           tensor.elements(), " elements, expected role ",
-                           expected[i].role, " and ", expected[i].elements));
+        meta,
+        absl::StrCat("tensor ", i, " has role ", tensor.role(), " and ",
+                     tensor.elements(), " elements, expected role ",
+                     expected[i].role(), " and ", expected[i].elements()));
   }
   return absl::OkStatus();
 }
@@ -227,17 +204,6 @@ std::shared_ptr<const Published> UnpackPublished(const LayerImage& image) {
 
 }  // namespace
 
-v1::JobOptions StateOptions(const v1::JobOptions& options) {
-  v1::JobOptions state;
-  state.set_factor_update_steps(options.factor_update_steps());
-  state.set_inv_update_steps(options.inv_update_steps());
-  state.set_method(options.method());
-  state.set_damping_form(options.damping_form());
-  state.set_factor_init(options.factor_init());
-  state.set_refresh_schedule(options.refresh_schedule());
-  return state;
-}
-
 v1::RefreshRung ToProto(curvature::Rung rung) {
   switch (rung) {
     case curvature::Rung::kDirect:
@@ -252,17 +218,23 @@ v1::RefreshRung ToProto(curvature::Rung rung) {
   return v1::REFRESH_RUNG_UNSPECIFIED;
 }
 
-LayerImage PackLayer(const LayerContents& contents) {
+LayerImage ShareLayer(const LayerContents& contents) {
   LayerImage image{contents.meta, {}};
   image.meta.clear_tensors();
-  for (const Expected& expected : ExpectedTensors(contents.meta)) {
-    Tensor tensor = TensorOf(contents, expected.role);
-    v1::SnapshotTensor* entry = image.meta.add_tensors();
-    entry->set_role(expected.role);
-    entry->set_elements(expected.elements);
-    entry->set_checksum(
-        Checksum(tensor->data(), tensor->size() * sizeof(float)));
-    image.tensors.push_back(std::move(tensor));
+  const bool averages = HasAverages(contents.meta);
+  for (auto& entry : checkpoint::ExpectedTensors(contents.meta, averages)) {
+    image.tensors.push_back(TensorOf(contents, entry.role()));
+    *image.meta.add_tensors() = std::move(entry);
+  }
+  return image;
+}
+
+LayerImage PackLayer(const LayerContents& contents) {
+  LayerImage image = ShareLayer(contents);
+  for (int i = 0; i < image.meta.tensors_size(); ++i) {
+    const std::vector<float>& values = *image.tensors[i];
+    image.meta.mutable_tensors(i)->set_checksum(
+        Checksum(values.data(), values.size() * sizeof(float)));
   }
   return image;
 }
@@ -301,7 +273,7 @@ absl::StatusOr<LayerContents> UnpackLayer(const LayerImage& image,
   LayerContents contents;
   contents.meta = image.meta;
   contents.meta.clear_tensors();
-  if (image.meta.updates() > 0) {
+  if (HasAverages(image.meta)) {
     contents.averages = {image.tensors[0], image.tensors[1]};
   }
   if (image.meta.has_published()) contents.published = UnpackPublished(image);

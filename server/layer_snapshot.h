@@ -1,8 +1,10 @@
 // The state of a layer as something that can be sent and stored.
 //
-// Layer: server. May include curvature/, placement/, linalg/, proto/, common/.
+// Layer: server. May include checkpoint/, curvature/, placement/, linalg/,
+// proto/, common/.
 // LayerContents shares what a LayerState holds, so that taking it is quick;
-// PackLayer() and UnpackLayer() look at every element and run as tasks.
+// PackLayer() and UnpackLayer() look at every element and run as tasks. A state
+// fits into a job whose layer and whose checkpoint::StateOptions() are equal.
 // Source: PROTOCOL.md 2, 6 and 10; snapshot.proto.
 
 #ifndef KRONSERVE_SERVER_LAYER_SNAPSHOT_H_
@@ -37,20 +39,19 @@ struct LayerContents {
   std::shared_ptr<const Published> published;  // Null before the first refresh.
 };
 
-// The same, ready to be sent or written: one tensor per entry of
-// `meta.tensors`.
+// The same, one tensor per entry of `meta.tensors`.
 struct LayerImage {
   v1::LayerSnapshot meta;
   std::vector<Tensor> tensors;
 };
 
-// The options that a layer's state depends on; the others are cleared. A state
-// fits into a job whose layer and whose state options are equal.
-v1::JobOptions StateOptions(const v1::JobOptions& options);
-
 v1::RefreshRung ToProto(curvature::Rung rung);
 
-// Shares the tensors of `contents`; computes their checksums.
+// Shares the tensors of `contents`, without checksums: a checkpoint store fills
+// them in.
+LayerImage ShareLayer(const LayerContents& contents);
+
+// The same with checksums, ready to be sent.
 LayerImage PackLayer(const LayerContents& contents);
 
 // Checks everything of a snapshot but the bytes of its tensors, whose sizes

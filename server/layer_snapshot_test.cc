@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "checkpoint/snapshot_check.h"
 #include "common/testing/status_matchers.h"
 #include "server/testing/core_driver.h"
 
@@ -69,6 +70,19 @@ TEST(LayerSnapshot, HoldsAllOfALayer) {
   EXPECT_THAT(*image.tensors[3], ElementsAre(1));
 }
 
+TEST(LayerSnapshot, ChecksumsAreForThoseWhoSend) {
+  const LayerContents contents = ContentsAfterOneRound(SyncOptions());
+  LayerImage sent = PackLayer(contents);
+  const LayerImage written = ShareLayer(contents);
+  EXPECT_EQ(sent.tensors, written.tensors);  // The same objects.
+  for (int i = 0; i < 4; ++i) {
+    v1::SnapshotTensor* tensor = sent.meta.mutable_tensors(i);
+    EXPECT_EQ(tensor->checksum(), testing::ChecksumOf(sent.tensors[i]));
+    tensor->clear_checksum();
+  }
+  EXPECT_EQ(sent.meta.SerializeAsString(), written.meta.SerializeAsString());
+}
+
 TEST(LayerSnapshot, ComesBackAsItWas) {
   const v1::JobOptions options = EigenOptions();
   const LayerContents before = ContentsAfterOneRound(options);
@@ -93,7 +107,7 @@ TEST(LayerSnapshot, ComesBackAsItWas) {
 TEST(LayerSnapshot, LayerWithoutFactorsHasNoTensors) {
   LayerContents empty;
   *empty.meta.mutable_layer() = kLayer;
-  *empty.meta.mutable_options() = StateOptions(SyncOptions());
+  *empty.meta.mutable_options() = checkpoint::StateOptions(SyncOptions());
   empty.meta.set_closed_through(10);
   const LayerImage image = PackLayer(empty);
   EXPECT_THAT(image.tensors, SizeIs(0));

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/snapshot_check.h"
 #include "common/grpc_channel.h"
 #include "common/testing/status_matchers.h"
 #include "server/server_process.h"
@@ -282,7 +283,7 @@ TEST_F(LayerTransferTest, IncompleteTransferIsRefusedAndFreesItsMemory) {
   v1::LayerSnapshot* snapshot = header->mutable_snapshot();
   snapshot->set_job("job");
   *snapshot->mutable_layer() = kLayer;
-  *snapshot->mutable_options() = StateOptions(SyncOptions());
+  *snapshot->mutable_options() = checkpoint::StateOptions(SyncOptions());
   snapshot->set_closed_through(4);
   snapshot->set_updates(1);
   for (const auto& [role, elements] :
