@@ -44,13 +44,16 @@ EtcdClient::~EtcdClient() = default;
 
 template <typename Call>
 absl::Status EtcdClient::Ask(const Call& call) {
+  using Clock = std::chrono::system_clock;
+  const Clock::time_point end = Clock::now() + kCallTimeout;
   absl::Status status;
-  for (size_t i = 0; i < members_.size(); ++i) {
+  for (size_t left = members_.size(); left > 0; --left) {
     Member& member = *members_[current_];
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    const Clock::time_point now = Clock::now();
+    context.set_deadline(now + (end - now) / static_cast<int64_t>(left));
     // There is nobody else to ask: let it come up.
-    context.set_wait_for_ready(i + 1 == members_.size());
+    context.set_wait_for_ready(left == 1);
     status = FromGrpcStatus(call(member, &context),
                             absl::StrCat("etcd at ", member.address));
     const bool reached =

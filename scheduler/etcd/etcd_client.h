@@ -17,7 +17,9 @@
 namespace kronserve::scheduler::etcd {
 
 // Asks the member that answered last; when it cannot be reached, the others.
-// Each may take two seconds; the last one also to come up.
+// All together take at most two seconds, each a like share of what is left:
+// one that is cut off must not cost a leader its lease. The last one may also
+// come up in its share.
 //
 // Thread safety: none; one thread uses it at a time.
 //

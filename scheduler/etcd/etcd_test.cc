@@ -177,6 +177,19 @@ TEST_F(EtcdTest, AsksTheNextMemberWhenOneIsDown) {
   EXPECT_THAT(election->OpenStore()->Write({{"job", "1"}}), IsOk());
 }
 
+TEST_F(EtcdTest, MembersThatHangTakeNoMoreTimeThanOne) {
+  EtcdClient client(absl::StrCat(etcd_->endpoint(), ",", etcd_->endpoint()));
+  ASSERT_THAT(client.Range(RangeOfKey("key")), IsOk());
+  etcd_->Freeze();
+  const absl::Time start = SteadyClock().Now();
+  EXPECT_THAT(client.Range(RangeOfKey("key")),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  // 2 s, and a margin for a busy machine; with 2 s for each it would be 4.
+  EXPECT_LT(SteadyClock().Now() - start, absl::Seconds(3.5));
+  etcd_->Thaw();
+  EXPECT_THAT(client.Range(RangeOfKey("key")), IsOk());
+}
+
 TEST_F(EtcdTest, PrefixesDoNotSeeEachOther) {
   auto first = Candidate();
   ASSERT_TRUE(Leads(first->Campaign("a:1")));
