@@ -16,7 +16,8 @@ namespace {
 // quick, and answers of a synchronous job wait for merges.
 constexpr int64_t kMergeBehind = 16;
 
-// The timer looks this often while something has a deadline.
+// The timer looks no more often than this, however much comes in, and no less
+// often than that.
 constexpr absl::Duration kTimerPeriod = absl::Milliseconds(5);
 constexpr absl::Duration kTimerRest = absl::Seconds(1);
 
@@ -89,7 +90,7 @@ void ServerRuntime::WithCore(
     writing_ += static_cast<int64_t>(effects.checkpoints.size());
     TakeSinksLocked(&effects, &sends);
     ++dispatching_;
-    if (timer_sleeps_long_) changed_.NotifyAll();
+    if (std::exchange(timer_rests_, false)) changed_.NotifyAll();
   }
   Dispatch(std::move(effects), std::move(sends));
   MutexLock lock(&mu_);
@@ -224,10 +225,14 @@ void ServerRuntime::RunTimer() {
   while (true) {
     {
       MutexLock lock(&mu_);
-      if (stopping_) return;
-      timer_sleeps_long_ = core_.NextDeadline() == absl::InfiniteFuture();
-      changed_.WaitFor(&mu_, timer_sleeps_long_ ? kTimerRest : kTimerPeriod);
-      timer_sleeps_long_ = false;
+      if (!stopping_) changed_.WaitFor(&mu_, kTimerPeriod);
+      const absl::Duration rest =
+          std::min(core_.NextDeadline() - Now(), kTimerRest);
+      if (!stopping_ && rest > absl::ZeroDuration()) {
+        timer_rests_ = true;
+        changed_.WaitFor(&mu_, rest);
+        timer_rests_ = false;
+      }
       if (stopping_) return;
     }
     WithCore([this](ServerCore& core, Effects* effects) {

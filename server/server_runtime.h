@@ -167,7 +167,7 @@ class ServerRuntime {
   int dispatching_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t writing_ ABSL_GUARDED_BY(mu_) = 0;        // Checkpoint tasks.
   bool write_failed_ ABSL_GUARDED_BY(mu_) = false;  // Since SaveLayers() began.
-  bool timer_sleeps_long_ ABSL_GUARDED_BY(mu_) = false;
+  bool timer_rests_ ABSL_GUARDED_BY(mu_) = false;   // New work wakes it.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   const std::unique_ptr<TransferLink> transfers_;

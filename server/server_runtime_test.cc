@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "common/testing/status_matchers.h"
@@ -52,13 +53,26 @@ class Mail {
   std::optional<T> value_ ABSL_GUARDED_BY(mu_);
 };
 
+// The machine's time; counts how often it is looked at.
+class CountingClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    ++looks_;
+    return SteadyClock().Now();
+  }
+  int looks() const { return looks_; }
+
+ private:
+  mutable std::atomic<int> looks_{0};
+};
+
 class RuntimeTest : public ::testing::Test {
  protected:
   void Start(int num_ranks, const v1::JobOptions& job_options) {
     RuntimeOptions options;
     options.core = DefaultCoreOptions();
     options.device = linalg::Device::kCpu;
-    options.clock = &SteadyClock();
+    options.clock = &clock_;
     auto runtime = ServerRuntime::Create(options);
     ASSERT_THAT(runtime, IsOk());
     runtime_ = *std::move(runtime);
@@ -100,6 +114,7 @@ class RuntimeTest : public ::testing::Test {
     return mail;
   }
 
+  CountingClock clock_;
   std::unique_ptr<ServerRuntime> runtime_;
 };
 
@@ -138,6 +153,14 @@ TEST_F(RuntimeTest, TimerAnswersBeforeTheCallersDeadline) {
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(reply->reply.reason(), v1::FALLBACK_REASON_NOT_READY);
   EXPECT_GE(SteadyClock().Now() - start, absl::Milliseconds(400));
+}
+
+TEST_F(RuntimeTest, TimerSleepsUntilSomethingIsDue) {
+  Start(2, SyncOptions());
+  const auto reply = Ask(0, 0, absl::Milliseconds(500))->Get();
+  ASSERT_TRUE(reply.has_value());
+  // Every few milliseconds it would have been 90 times in the 450 waited for.
+  EXPECT_LT(clock_.looks(), 30);
 }
 
 TEST_F(RuntimeTest, TimerMergesARoundInPart) {
