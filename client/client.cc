@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/grpc_transport.h"
-#include "client/lost_owners.h"
+#include "client/silent_owners.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
@@ -234,26 +234,22 @@ absl::Status Client::lost() const {
   return lost_;
 }
 
-std::vector<bool> Client::TakeLostOwners(int64_t step) {
+std::vector<bool> Client::SilentOwners(int64_t step) const {
   MutexLock lock(&mu_);
-  return client::TakeLostOwners(routing_, request_.layers_size(), step,
-                                &suspects_);
+  return client::SilentOwners(routing_, request_.layers_size(), step,
+                              suspects_);
 }
 
-void Client::ShareLostOwners(int64_t step, const std::vector<bool>& lost) {
+void Client::TakeVote(int64_t step, const std::vector<bool>& silent,
+                      uint64_t agreed) {
   std::vector<Suspects::Change> changes;
   {
     MutexLock lock(&mu_);
-    client::ShareLostOwners(routing_, step, lost, timing_.clock->Now(),
-                            &suspects_);
+    client::TakeVote(step, silent, agreed, timing_.clock->Now(), &routing_,
+                     &suspects_);
     changes = suspects_.TakeChanges();
   }
   LogChanges(changes);
-}
-
-void Client::UseEpoch(uint64_t agreed) {
-  MutexLock lock(&mu_);
-  routing_.Activate(agreed);
 }
 
 uint64_t Client::held_epoch() const {

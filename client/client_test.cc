@@ -135,7 +135,7 @@ TEST_F(ClientTest, HeartbeatsBringAssignmentsThatAreUsedWhenAgreed) {
   ASSERT_TRUE(scheduler_.WaitForHeartbeats(seen + 3, absl::Seconds(10)));
   EXPECT_EQ(client->held_epoch(), 2u);
   EXPECT_EQ(client->used_epoch(), 1u);
-  client->UseEpoch(2);
+  client->TakeVote(0, {false, false}, 2);
   EXPECT_EQ(client->used_epoch(), 2u);
   EXPECT_EQ(scheduler_.heartbeats().back().epoch(), 2u);
 }

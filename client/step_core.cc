@@ -85,7 +85,7 @@ StepEffects StepCore::OnLayer(uint64_t id, LayerAnswer answer, absl::Time now) {
   (void)now;
   Lane* lane = Find(id);
   if (lane == nullptr) return {};
-  context_.suspects->Clear(lane->server);
+  context_.suspects->Heard(lane->server);
   const int item = answer.reply.item();
   if (item < 0 || item >= static_cast<int>(lane->items.gradients.size())) {
     return {};
@@ -238,8 +238,9 @@ std::string StepCore::Route(int layer, uint64_t epoch,
   return asked ? routing.NewestOwner(layer) : owner;
 }
 
-// Opens a lane to each owner of `items` as of `epoch`, and at a factor step to
-// every other owner that has no commit yet.
+// Opens a lane to each owner of `items` as of `epoch`, and to other owners that
+// have no commit yet: to every one at a factor step, to suspects always. A rank
+// that never asked a suspect would never hear it.
 void StepCore::OpenLanes(uint64_t epoch, const Items& items,
                          const std::string& handed_over_by, absl::Time now,
                          StepEffects* effects) {
@@ -253,10 +254,11 @@ void StepCore::OpenLanes(uint64_t epoch, const Items& items,
     const int layer = request_.gradients[i].item.layer();
     by_owner[Route(layer, epoch, handed_over_by)].gradients.push_back(i);
   }
-  if (request_.ends_everywhere) {
-    for (const std::string& server : routing.Owners(request_.step, epoch)) {
-      if (!Committed(server)) by_owner[server];
+  for (const std::string& server : routing.Owners(request_.step, epoch)) {
+    if (!request_.ends_everywhere && !context_.suspects->Contains(server)) {
+      continue;
     }
+    if (!Committed(server)) by_owner[server];
   }
   for (const auto& [server, its_items] : by_owner) {
     if (server.empty()) {
@@ -365,7 +367,7 @@ void StepCore::Heard(const Lane& lane, const CallEnd& end) {
     (void)context_.routing->Adopt(*end.newer);
   }
   if (!AsksToRetry(end.status) && !Unheard(end.status)) {
-    context_.suspects->Clear(lane.server);
+    context_.suspects->Heard(lane.server);
   }
 }
 
@@ -416,6 +418,7 @@ void StepCore::RetryLater(Lane* lane, const absl::Status& status,
   if (lane->waited) {
     lane->retry_at = now + lane->backoff.Next();
   } else {
+    context_.suspects->Add(lane->server, now, Text(status));
     lane->stage = Stage::kEnded;
   }
 }

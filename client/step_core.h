@@ -93,14 +93,16 @@ struct StepEffects {
 //
 // Suspects: a server whose lane used up the budget, whatever it said last, is
 // a suspect. Its layers fall back at once in later steps, and its lane becomes
-// an unwaited probe once a second. Any answer that does not ask to retry clears
-// it. So a server that is starting up, or that was restarted in time, is
-// waited for within the budget, and one that is gone costs one budget. A server
-// that a late re-routing left less than half of the budget is not suspected.
+// an unwaited probe once a second. Any answer that does not ask to retry is a
+// sign of life, which the ranks share (silent_owners.h). So a server that is
+// starting up, or that was restarted in time, is waited for within the budget,
+// and one that is gone costs one budget. A server that a late re-routing left
+// less than half of the budget is not suspected.
 //
 // Thread safety: none.
 // Lifetime:      the routing table and suspects outlive it. Answers to calls
-//                may be given to it after done(): they can only clear suspects.
+//                may be given to it after done(): they only tell that a server
+//                lives.
 class StepCore {
  public:
   StepCore(StepRequest request, const StepContext& context);

@@ -213,7 +213,24 @@ TEST_F(StepCoreTest, SuspectsLayersFallBackAtOnceAndOneProbeIsNotWaitedFor) {
   // Its answer comes after the step has ended.
   with_probe.OnLayer(effects.preconditions[0].id, MakeAnswer(0, 0, {5, 6}),
                      now_ + absl::Milliseconds(300));
-  EXPECT_FALSE(suspects_.Contains("a"));
+  EXPECT_FALSE(suspects_.IsSilent("a"));
+  EXPECT_TRUE(suspects_.Contains("a")) << "the other ranks may not hear it";
+}
+
+// Only so does every rank come to hear it.
+TEST_F(StepCoreTest, ARankWithoutLayersOfASuspectProbesItToo) {
+  Assign(1, {{"a"}, {"b"}});
+  suspects_.Add("b", now_, "another rank cannot hear it");
+  now_ += kProbeInterval;
+  StepCore core = Core(Request(11, {0}, /*factor_step=*/false));
+  const StepEffects effects = core.Begin(now_);
+  ASSERT_THAT(effects.preconditions, SizeIs(2));
+  const auto& probe = effects.preconditions[1];
+  EXPECT_EQ(probe.call.target.server, "b");
+  EXPECT_THAT(probe.call.header.items(), IsEmpty());
+  core.OnPreconditionDone(probe.id, {}, now_);
+  EXPECT_FALSE(suspects_.IsSilent("b"));
+  EXPECT_FALSE(core.done()) << "a is waited for";
 }
 
 TEST_F(StepCoreTest, FailedProbeKeepsTheSuspect) {
@@ -225,7 +242,7 @@ TEST_F(StepCoreTest, FailedProbeKeepsTheSuspect) {
   ASSERT_THAT(effects.preconditions, SizeIs(1));
   core.OnPreconditionDone(effects.preconditions[0].id,
                           Ended(absl::UnavailableError("refused")), now_);
-  EXPECT_TRUE(suspects_.Contains("a"));
+  EXPECT_TRUE(suspects_.IsSilent("a"));
   EXPECT_TRUE(core.done());
 }
 

@@ -4,12 +4,17 @@
 // A suspect's layers fall back without waiting, so that a server whose packets
 // vanish makes one step longer, not every step. Once a second a step's traffic
 // is sent to it all the same, unwaited: the probe (PROTOCOL.md 5).
+//
+//   (none) --Add--> SILENT <--Add / Heard--> HEARD --Clear--> (none)
+//
+// A rank alone goes no further than HEARD: a server waits for the commits of
+// all ranks, so the vote ends a suspicion for all in the same step
+// (silent_owners.h).
 
 #ifndef KRONSERVE_CLIENT_SUSPECTS_H_
 #define KRONSERVE_CLIENT_SUSPECTS_H_
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -25,27 +30,29 @@ class Suspects {
  public:
   struct Change {
     std::string server;
-    bool suspect = false;  // False: it came back.
+    bool suspect = false;  // False: all ranks heard it again.
     std::string reason;
   };
 
   bool Contains(const std::string& server) const {
-    return since_.count(server) > 0;
+    return held_.count(server) > 0;
   }
+  // A suspect that has not answered this rank since.
+  bool IsSilent(const std::string& server) const;
 
-  // Makes `server` a suspect; its first probe is due one interval later.
+  // Makes `server` a silent suspect. Of a new one the first probe is due one
+  // interval later.
   void Add(const std::string& server, absl::Time now,
            const std::string& reason);
 
-  // As Add(), on another rank's word: TakeFound() does not return it, or two
-  // ranks would keep each other's suspicion alive for ever.
-  void AddShared(const std::string& server, absl::Time now);
+  // `server` answered.
+  void Heard(const std::string& server);
 
-  // Servers that Add() made suspects since the last call.
-  std::set<std::string> TakeFound();
-
-  // `server` answered: it is no suspect any more.
+  // `server` is no suspect any more.
   void Clear(const std::string& server);
+
+  // Forgets suspects that are not in `servers`, which is sorted.
+  void KeepOnly(const std::vector<std::string>& servers);
 
   // True when a probe of the suspect `server` is due; then the next one is due
   // one interval later.
@@ -55,8 +62,12 @@ class Suspects {
   std::vector<Change> TakeChanges();
 
  private:
-  std::map<std::string, absl::Time> since_;  // Suspected or last probed.
-  std::set<std::string> found_;
+  struct Suspect {
+    absl::Time since;  // Suspected or last probed.
+    bool silent = true;
+  };
+
+  std::map<std::string, Suspect> held_;
   std::vector<Change> changes_;
 };
 

@@ -19,14 +19,27 @@ TEST(Suspects, ProbesOnceAnInterval) {
   EXPECT_FALSE(suspects.TakeProbe("b", kStart + absl::Seconds(2)));
 }
 
-TEST(Suspects, FindsAreSharedOnceAndNotPassedOn) {
+TEST(Suspects, AreSilentUntilHeardAndAgainWhenAProbeFails) {
   Suspects suspects;
+  suspects.Heard("a");
+  EXPECT_FALSE(suspects.IsSilent("a"));
   suspects.Add("a", kStart, "budget spent");
-  suspects.AddShared("b", kStart);
-  EXPECT_TRUE(suspects.Contains("b"));
-  EXPECT_EQ(suspects.TakeFound(), std::set<std::string>{"a"});
-  EXPECT_TRUE(suspects.TakeFound().empty());
-  EXPECT_TRUE(suspects.TakeProbe("b", kStart + absl::Seconds(1)));
+  EXPECT_TRUE(suspects.IsSilent("a"));
+  suspects.Heard("a");
+  EXPECT_FALSE(suspects.IsSilent("a"));
+  EXPECT_TRUE(suspects.Contains("a"));
+  suspects.Add("a", kStart + absl::Milliseconds(500), "refused");
+  EXPECT_TRUE(suspects.IsSilent("a"));
+  EXPECT_TRUE(suspects.TakeProbe("a", kStart + absl::Seconds(1)));
+}
+
+TEST(Suspects, KeepsOnlyThoseThatOwnSomething) {
+  Suspects suspects;
+  suspects.Add("a", kStart, "");
+  suspects.Add("c", kStart, "");
+  suspects.KeepOnly({"b", "c"});
+  EXPECT_FALSE(suspects.Contains("a"));
+  EXPECT_TRUE(suspects.Contains("c"));
 }
 
 TEST(Suspects, ReportsEachChangeOnce) {

@@ -205,7 +205,6 @@ absl::StatusOr<StepResult> JoinedSession::Step(
     PreferReasonOfScheduler();
     return broken_;
   }
-  parts_.client->UseEpoch(decision.epoch);
   result.waited = parts_.clock->Now() - begin;
   Report(held, decision, &result);
   LogFallbacks(step, result);
@@ -244,10 +243,10 @@ absl::Status JoinedSession::Agree(
   KRONSERVE_RETURN_IF_ERROR(
       broadcast_.Run(*parts_.job_group, *parts_.tools.kernels, *own, held));
   const StepBallot ballot =
-      MakeBallot(*held, parts_.client->TakeLostOwners(next_step_),
+      MakeBallot(*held, parts_.client->SilentOwners(next_step_),
                  parts_.client->held_epoch(), !settings.void_reason.empty());
   KRONSERVE_ASSIGN_OR_RETURN(*decision, VoteStep(*parts_.job_group, ballot));
-  parts_.client->ShareLostOwners(next_step_, decision->owner_lost);
+  parts_.client->TakeVote(next_step_, decision->owner_silent, decision->epoch);
   return absl::OkStatus();
 }
 

@@ -14,10 +14,10 @@
 namespace kronserve::worker {
 
 //   held        [layers], what AnswerBroadcast left.
-//   owner_lost  [layers], what this rank found in this step.
+//   owner_silent  [layers], as client::SilentOwners() says.
 StepBallot MakeBallot(const std::vector<HeldAnswer>& held,
-                      const std::vector<bool>& owner_lost, uint64_t epoch_held,
-                      bool voided);
+                      const std::vector<bool>& owner_silent,
+                      uint64_t epoch_held, bool voided);
 
 }  // namespace kronserve::worker
 

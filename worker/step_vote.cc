@@ -6,7 +6,7 @@ namespace kronserve::worker {
 namespace {
 
 constexpr size_t kStepWords = 2;  // Commit (0: void), epoch held.
-// Flag, version, ~version, checksum, ~checksum, owner kept.
+// Flag, version, ~version, checksum, ~checksum, owner heard.
 constexpr size_t kLayerWords = 6;
 
 // Whether all ranks had the same value: ~x falls as x grows, so the minimum of
@@ -29,7 +29,7 @@ std::vector<int64_t> EncodeBallot(const StepBallot& ballot) {
     words.push_back(~layer.version);
     words.push_back(checksum);
     words.push_back(~checksum);
-    words.push_back(layer.owner_lost ? 0 : 1);
+    words.push_back(layer.owner_silent ? 0 : 1);
   }
   return words;
 }
@@ -42,7 +42,7 @@ StepDecision DecideStep(const std::vector<int64_t>& minimum) {
     decision.preconditioned.push_back(!decision.voided && minimum[at] == 1 &&
                                       Same(minimum[at + 1], minimum[at + 2]) &&
                                       Same(minimum[at + 3], minimum[at + 4]));
-    decision.owner_lost.push_back(minimum[at + 5] == 0);
+    decision.owner_silent.push_back(minimum[at + 5] == 0);
   }
   return decision;
 }

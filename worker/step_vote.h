@@ -22,8 +22,8 @@ struct LayerBallot {
   bool preconditioned = false;
   int64_t version = 0;
   uint64_t checksum = 0;  // Of V as this rank holds it.
-  // This step made the layer's owner a suspect of this rank.
-  bool owner_lost = false;
+  // The layer's owner is a suspect that this rank has not heard since.
+  bool owner_silent = false;
 };
 
 struct StepBallot {
@@ -37,9 +37,9 @@ struct StepDecision {
   std::vector<bool> preconditioned;  // Per layer; false: all fall back.
   uint64_t epoch = 0;                // Lowest held: used at the next step.
   bool voided = false;               // Any rank voided the step.
-  // Per layer: some rank lost its owner in this step. The others take its word,
-  // so that the same server does not cost each of them a budget in turn.
-  std::vector<bool> owner_lost;
+  // Per layer: some rank cannot hear its owner. The others take its word, so
+  // that the same server does not cost each of them a budget in turn.
+  std::vector<bool> owner_silent;
 };
 
 // The ballot as numbers whose minimum over the ranks DecideStep() reads:

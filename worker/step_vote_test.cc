@@ -90,12 +90,12 @@ TEST(StepVote, OneVoidVoidsTheStep) {
   EXPECT_THAT(decision.preconditioned, ElementsAre(false));
 }
 
-TEST(StepVote, AnOwnerLostByOneRankIsLostForAll) {
-  LayerBallot lost;
-  lost.owner_lost = true;
+TEST(StepVote, AnOwnerThatOneRankCannotHearIsSilentForAll) {
+  LayerBallot silent;
+  silent.owner_silent = true;
   const auto decision =
-      Decide({Ballot({Good(4, 7), Good(1, 9)}), Ballot({Good(4, 7), lost})});
-  EXPECT_THAT(decision.owner_lost, ElementsAre(false, true));
+      Decide({Ballot({Good(4, 7), Good(1, 9)}), Ballot({Good(4, 7), silent})});
+  EXPECT_THAT(decision.owner_silent, ElementsAre(false, true));
   EXPECT_THAT(decision.preconditioned, ElementsAre(true, false));
 }
 

@@ -45,9 +45,13 @@ ContributionCheck::ServerBook& ContributionCheck::Sync(
     const server::HeldLayer* held = server.core().FindHeldLayer(kJob, layer);
     const uint64_t instance = held == nullptr ? 0 : held->instance;
     LayerBook& mine = book.layers[layer];
-    if (mine.instance == instance) continue;
-    mine = LayerBook();
-    mine.instance = instance;
+    if (mine.instance != instance) {
+      mine = LayerBook();
+      mine.instance = instance;
+    }
+    if (held != nullptr && held->is_leaving()) {
+      mine.leaves_at = std::max(mine.leaves_at, held->until_step);
+    }
   }
   return book;
 }
@@ -207,7 +211,17 @@ void ContributionCheck::OnMergeBegins(const ServerNode& server,
   CheckClosed(where, book, mine, layer, round, a, now);
 }
 
-// The round was complete, or its policy let it close without some.
+// A layer that leaves waits for nobody once all ranks are past its last step
+// here: moving_layers.md.
+bool ContributionCheck::MayCloseForMove(const LayerBook& book,
+                                        const RoundKey& round) const {
+  const auto agreed = agreed_.find(round.first);
+  return round.second < book.leaves_at && agreed != agreed_.end() &&
+         agreed->second >= book.leaves_at - 1;
+}
+
+// The round was complete, its policy let it close without some, or the layer
+// had to go.
 void ContributionCheck::CheckClosed(const std::string& where,
                                     const ServerBook& server,
                                     const LayerBook& book, int layer,
@@ -244,6 +258,7 @@ void ContributionCheck::CheckClosed(const std::string& where,
     });
   }
   if (ready == expected.size() && missing_data == 0) return;
+  if (MayCloseForMove(book, round)) return;
   const v1::JobOptions& options = plan_.options;
   const auto newer =
       std::distance(book.rounds.upper_bound(round),

@@ -8,6 +8,7 @@
 #ifndef KRONSERVE_TESTS_SIMULATION_CONTRIBUTION_CHECK_H_
 #define KRONSERVE_TESTS_SIMULATION_CONTRIBUTION_CHECK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,12 @@ class ContributionCheck {
   // The contributors of each layer in a world.
   void OnWorld(int64_t world, const std::vector<std::vector<int>>& ranks) {
     contributors_[world] = ranks;
+  }
+
+  // A rank's group has agreed on this step.
+  void OnAgreed(int64_t world, int64_t step) {
+    int64_t& newest = agreed_.try_emplace(world, step).first->second;
+    newest = std::max(newest, step);
   }
 
   // A server took a configuration.
@@ -101,6 +108,9 @@ class ContributionCheck {
     std::set<Identity> merging;  // Of the merge that runs.
     RoundKey newest_merged = {0, -1};
     std::map<RoundKey, RoundBook> rounds;
+    // The layer leaves, or left and came back: what is open of earlier steps
+    // may close early once they are over.
+    int64_t leaves_at = 0;
     int64_t updates_before = 0;
   };
   struct ServerBook {
@@ -127,12 +137,14 @@ class ContributionCheck {
   void CheckClosed(const std::string& where, const ServerBook& server,
                    const LayerBook& book, int layer, const RoundKey& round,
                    const std::set<int>& ranks, absl::Time now);
+  bool MayCloseForMove(const LayerBook& book, const RoundKey& round) const;
   void CheckSum(const ServerNode& server, const ServerBook& book);
 
   const ClusterPlan& plan_;
   Verdict& verdict_;
   std::map<const void*, Sent> sent_;
   std::map<int64_t, std::vector<std::vector<int>>> contributors_;
+  std::map<int64_t, int64_t> agreed_;  // World: newest step agreed on.
   std::map<const Process*, ServerBook> servers_;
   int64_t merged_ = 0;
   int64_t handed_over_ = 0;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/lost_owners.h"
+#include "client/silent_owners.h"
 #include "common/checksum.h"
 #include "curvature/refresh_policy.h"
 #include "linalg/matrix_view.h"
@@ -248,19 +248,20 @@ void RankNode::HandRound(worker::Communicator* group) {
 
 std::vector<int64_t> RankNode::Ballot() {
   Session& session = *sessions_.back();
-  const std::vector<bool> lost =
-      client::TakeLostOwners(session.routing, static_cast<int>(held_.size()),
-                             state_.next_step, &session.suspects);
+  const std::vector<bool> silent =
+      client::SilentOwners(session.routing, static_cast<int>(held_.size()),
+                           state_.next_step, session.suspects);
   return worker::EncodeBallot(
-      worker::MakeBallot(held_, lost, session.routing.held_epoch(), voided_));
+      worker::MakeBallot(held_, silent, session.routing.held_epoch(), voided_));
 }
 
 void RankNode::Agreed(const std::vector<int64_t>& minimum) {
   Session& session = *sessions_.back();
   const worker::StepDecision decision = worker::DecideStep(minimum);
-  client::ShareLostOwners(session.routing, state_.next_step,
-                          decision.owner_lost, env_->now(), &session.suspects);
-  session.routing.Activate(decision.epoch);
+  client::TakeVote(state_.next_step, decision.owner_silent, decision.epoch,
+                   env_->now(), &session.routing, &session.suspects);
+  env_->checks.contributions.OnAgreed(session.world.version(),
+                                      state_.next_step);
   env_->checks.progress.OnRank(process_.get(), session.world.version(),
                                session.routing.held_epoch(),
                                session.routing.active_epoch());

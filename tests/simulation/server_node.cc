@@ -242,17 +242,17 @@ void ServerNode::Precondition(const CallPtr& call,
     env_->network.End(call, [done] { done({}); });
     return;
   }
-  call->on_gone = [this, stream] {
-    for (uint64_t request : stream->requests) {
+  // Not `stream` itself: it holds the call.
+  call->on_gone = [this, requests = stream->requests] {
+    for (uint64_t request : requests) {
       core_.Cancel(request);
       streams_.erase(request);
     }
   };
-  AddGradients(stream, step, *ticket);
+  AddGradients(step, *ticket);
 }
 
-void ServerNode::AddGradients(const StreamPtr& stream,
-                              const client::PreconditionCall& step,
+void ServerNode::AddGradients(const client::PreconditionCall& step,
                               const server::StepTicket& ticket) {
   for (size_t i = 0; i < ticket.requests.size(); ++i) {
     if (!ticket.slots[i].keep) continue;
@@ -261,7 +261,6 @@ void ServerNode::AddGradients(const StreamPtr& stream,
     const uint64_t checksum = step.header.items(static_cast<int>(i)).checksum();
     env_->queue.After(TaskTime(1), process(), [=] {
       if (streams_.count(request) == 0) return;
-      (void)stream;
       Input([&](server::Effects* effects) {
         core_.AddGradient(request, Check(tensor, checksum), env_->now(),
                           effects);

@@ -80,8 +80,7 @@ class ServerNode final : public Endpoint {
   void RunTransfer(server::TransferTask task);
   void RunRestore(server::RestoreTask task);
   void RunCheckpoint(server::CheckpointTask task);
-  void AddGradients(const StreamPtr& stream,
-                    const client::PreconditionCall& step,
+  void AddGradients(const client::PreconditionCall& step,
                     const server::StepTicket& ticket);
   void ArmTimer();
   absl::Duration TaskTime(int times);

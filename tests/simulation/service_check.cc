@@ -7,6 +7,8 @@ namespace {
 
 // Two lease times, as the scheduler counts them.
 constexpr absl::Duration kTwoLeases = absl::Seconds(12);
+// What a step may take besides its computing and its wait for servers.
+constexpr absl::Duration kSlack = absl::Seconds(1);
 // A wait of this share of the budget is a long one.
 constexpr double kLong = 0.7;
 
@@ -38,6 +40,7 @@ void ServiceCheck::OnOutcome(absl::Duration now, int64_t step, bool voided,
                              const std::vector<AppliedLayer>& layers,
                              const std::vector<std::string>& why) {
   ++steps_;
+  newest_ = now;
   if (voided || now < plan_.faults_end + kTwoLeases) return;
   ++served_;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -53,6 +56,14 @@ void ServiceCheck::Finish() {
   verdict_.Require(served_ > 0, [&] {
     return absl::StrCat("the job makes no steps after the faults; it made ",
                         steps_, " in all");
+  });
+  const absl::Duration longest =
+      absl::Milliseconds(plan_.options.step_budget_ms()) + plan_.slowest_step +
+      kSlack;
+  verdict_.Require(plan_.end - newest_ <= longest, [&] {
+    return absl::StrCat("the job stopped at ", absl::FormatDuration(newest_),
+                        " of ", absl::FormatDuration(plan_.end), ", after ",
+                        steps_, " steps");
   });
 }
 

@@ -49,8 +49,8 @@ class ServiceCheck {
   int64_t losses_ = 0;
   int64_t excuses_ = 0;
   int64_t steps_ = 0;
-  int64_t served_ = 0;  // Steps after the last fault's time.
-  std::string last_;    // What the newest step that was not served missed.
+  int64_t served_ = 0;     // Steps after the last fault's time.
+  absl::Duration newest_;  // When a rank was last told an outcome.
 };
 
 }  // namespace kronserve::simulation

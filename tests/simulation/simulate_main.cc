@@ -27,7 +27,6 @@ constexpr char kUsage[] =
     "Usage: kronserve-simulate --seeds A..B [--jobs N] [--trace] [--lines N]\n"
     "                          [--all]\n\n"
     "  --seeds A..B  run these seeds; one number runs one\n"
-    "  --first A --count N  the same as --seeds A..A+N-1\n"
     "  --jobs N      so many at a time [1]\n"
     "  --trace       print every event of every seed\n"
     "  --lines N     events to print of a seed that fails [60]\n"
@@ -60,13 +59,6 @@ bool Parse(int argc, char** argv, Flags* flags) {
     if (++i == argc) return false;
     if (flag == "--seeds") {
       if (!(ok = ParseSeeds(argv[i], flags))) return false;
-    } else if (flag == "--first") {
-      if (!absl::SimpleAtoi(argv[i], &flags->first)) return false;
-    } else if (flag == "--count") {
-      uint64_t count = 0;
-      ok = absl::SimpleAtoi(argv[i], &count) && count > 0;
-      if (!ok) return false;
-      flags->last = flags->first + count - 1;
     } else if (flag == "--jobs") {
       if (!absl::SimpleAtoi(argv[i], &flags->jobs)) return false;
     } else if (flag != "--lines" || !absl::SimpleAtoi(argv[i], &flags->lines)) {

@@ -82,16 +82,15 @@ class Client {
   // that could not be preconditioned is an answer with its reason.
   StepAnswer RunStep(StepRequest request) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Per layer: whether its owner at `step` became a suspect of this rank since
-  // the last call. What ranks find they share in the step vote, so that a lost
-  // server makes one step longer, not one per rank.
-  std::vector<bool> TakeLostOwners(int64_t step) ABSL_LOCKS_EXCLUDED(mu_);
-  // Suspects the owners at `step` of the layers that are set.
-  void ShareLostOwners(int64_t step, const std::vector<bool>& lost)
+  // Per layer: whether its owner at `step` is a suspect that this rank has not
+  // heard since. Ranks share it in the step vote, so that a lost server makes
+  // one step longer, not one per rank, and is asked by all again at once.
+  std::vector<bool> SilentOwners(int64_t step) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes what the vote on `step` decided: the owners at `step` that some rank
+  // cannot hear, and the epoch of the following steps: the newest held one up
+  // to `agreed`.
+  void TakeVote(int64_t step, const std::vector<bool>& silent, uint64_t agreed)
       ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Routes the following steps by the newest held epoch up to `agreed`.
-  void UseEpoch(uint64_t agreed) ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t held_epoch() const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t used_epoch() const ABSL_LOCKS_EXCLUDED(mu_);
 
