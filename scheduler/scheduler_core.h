@@ -213,6 +213,8 @@ class SchedulerCore {
       const Job& job, const v1::PinLayersRequest& request) const;
 
   // Checkpoints.
+  int64_t CutStep(const Job& job,
+                  const v1::CheckpointJobRequest& request) const;
   absl::Status CheckCut(const Job& job, const v1::CheckpointJobRequest& request,
                         absl::Time now) const;
   void SendCheckpoint(Job* job, absl::Time now);

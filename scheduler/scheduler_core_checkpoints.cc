@@ -67,6 +67,12 @@ absl::StatusOr<v1::CheckpointJobResponse> Describe(
   }
 }
 
+// Its step was named and may never be reached; nobody has written for it yet.
+bool GivesWay(const v1::StoredCheckpoint& writing, const CheckpointRun& run,
+              int64_t step) {
+  return writing.at_step() && step < writing.step() && run.num_files() == 0;
+}
+
 absl::Status NotNow(const Job& job, const std::string& why) {
   return absl::FailedPreconditionError(
       absl::StrCat("job '", job.name, "': ", why));
@@ -83,11 +89,10 @@ absl::StatusOr<v1::CheckpointJobResponse> SchedulerCore::CheckpointJob(
     if (known.id() == request.id()) return Describe(known, *job);
   }
   KRONSERVE_RETURN_IF_ERROR(CheckCut(*job, request, now));
-  int64_t step = MoveStep(*job);
-  for (const v1::LayerOwner& owner : job->config.assignment().owners()) {
-    step = std::max(step, owner.from_step());
-  }
-  if (request.has_step()) step = request.step();
+  const int64_t step = CutStep(*job, request);
+  EndCheckpoint(job, absl::AbortedError(absl::StrCat(
+                         "it gave way to '", request.id(),
+                         "', which is cut earlier, after step ", step)));
   auto* checkpoints = job->wishes.mutable_checkpoints();
   if (checkpoints->size() >= kRememberCheckpoints) {
     checkpoints->DeleteSubrange(0, 1);
@@ -95,6 +100,7 @@ absl::StatusOr<v1::CheckpointJobResponse> SchedulerCore::CheckpointJob(
   v1::StoredCheckpoint* checkpoint = checkpoints->Add();
   checkpoint->set_id(request.id());
   checkpoint->set_step(step);
+  checkpoint->set_at_step(request.has_step());
   checkpoint->set_state(v1::STORED_CHECKPOINT_STATE_WRITING);
   job->checkpoint = CheckpointRun();
   Note(LogLevel::kInfo,
@@ -104,13 +110,25 @@ absl::StatusOr<v1::CheckpointJobResponse> SchedulerCore::CheckpointJob(
   return Describe(*checkpoint, *job);
 }
 
+int64_t SchedulerCore::CutStep(const Job& job,
+                               const v1::CheckpointJobRequest& request) const {
+  if (request.has_step()) return request.step();
+  int64_t step = MoveStep(job);
+  for (const v1::LayerOwner& owner : job.config.assignment().owners()) {
+    step = std::max(step, owner.from_step());
+  }
+  return step;
+}
+
 absl::Status SchedulerCore::CheckCut(const Job& job,
                                      const v1::CheckpointJobRequest& request,
                                      absl::Time now) const {
   const v1::StoredCheckpoint* writing = job.WritingCheckpoint();
-  if (writing != nullptr) {
-    return NotNow(
-        job, absl::StrCat("checkpoint '", writing->id(), "' is being written"));
+  if (writing != nullptr &&
+      !GivesWay(*writing, job.checkpoint, CutStep(job, request))) {
+    return NotNow(job,
+                  absl::StrCat("checkpoint '", writing->id(), "' after step ",
+                               writing->step(), " is being written"));
   }
   if (job.State(now) != v1::JOB_STATE_RUNNING) {
     return NotNow(job, "it is not running: there is no step to cut after");

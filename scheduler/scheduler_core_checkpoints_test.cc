@@ -116,6 +116,40 @@ TEST_F(CheckpointTest, MayBeAskedForAtAStep) {
   EXPECT_EQ(Checkpoint("c1")->state(), v1::CHECKPOINT_STATE_COMPLETE);
 }
 
+TEST_F(CheckpointTest, AStepThatIsFarAheadKeepsNoOtherAway) {
+  ASSERT_THAT(Checkpoint("far", 1000000), IsOk());
+  Train(1);
+  EXPECT_THAT(Checkpoint("later", 1000001),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("'far' after step 1000000")));
+  // One that cannot be cut leaves it alone.
+  EXPECT_FALSE(Checkpoint("too-early", 0).ok());
+  EXPECT_THAT(Checkpoint("far"), IsOk());
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto sooner, Checkpoint("sooner", 20));
+  EXPECT_EQ(sooner.step(), 20);
+  EXPECT_THAT(Checkpoint("far"), StatusIs(absl::StatusCode::kDataLoss,
+                                          HasSubstr("gave way to 'sooner'")));
+  // As soon as possible is sooner still, and has no other before it.
+  ASSERT_THAT(Checkpoint("now"), IsOk());
+  EXPECT_EQ(Checkpoint("now")->step(), 11 + kStepMargin + 3);
+  EXPECT_THAT(Checkpoint("earlier", 12),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("'now' after step 16")));
+  Train(8);
+  EXPECT_EQ(Checkpoint("now")->state(), v1::CHECKPOINT_STATE_COMPLETE);
+  EXPECT_EQ(h_.committed.size(), 1u);
+}
+
+TEST_F(CheckpointTest, OneThatIsBegunGivesWayToNone) {
+  ASSERT_THAT(Checkpoint("c1", 25), IsOk());
+  // Its calls are ahead of what we have heard of the job.
+  h_.servers["s1"].progress["j"] = 26;
+  h_.Advance(absl::Milliseconds(500));
+  ASSERT_EQ(Checkpoint("c1")->layers_written(), 2);
+  EXPECT_THAT(Checkpoint("c2"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("'c1' after step 25")));
+}
+
 TEST_F(CheckpointTest, AnswersWithItsErrors) {
   for (const char* id : {"", "a/b", ".", "..", "with space"}) {
     EXPECT_THAT(Checkpoint(id),
@@ -138,8 +172,9 @@ TEST_F(CheckpointTest, AnswersWithItsErrors) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("step 9"), HasSubstr("10"))));
   ASSERT_THAT(Checkpoint("c1"), IsOk());
-  EXPECT_THAT(Checkpoint("c2"), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         HasSubstr("'c1' is being written")));
+  EXPECT_THAT(Checkpoint("c2"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("'c1' after step 15 is being written")));
 }
 
 TEST_F(CheckpointTest, NeedsACheckpointDirectoryOnEveryOwner) {
