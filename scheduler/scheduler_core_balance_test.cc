@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/testing/status_matchers.h"
+#include "placement/memory_model.h"
 #include "scheduler/scheduler_core.h"
 #include "scheduler/testing/core_harness.h"
 
@@ -81,6 +82,108 @@ TEST_F(BalanceTest, AFourthServerTakesItsQuarterOnce) {
   EXPECT_THAT(h_.JobNamed("j").moving(), IsEmpty());
   EXPECT_THAT(h_.JobNamed("j").recoveries(), ::testing::SizeIs(30));
   EXPECT_THAT(h_.log, Not(Contains(HasSubstr("is lost"))));
+}
+
+// Jobs "few" and "many" with 6 and 18 equal layers on s1 and s2, and a third
+// server that comes.
+class TwoJobsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_THAT(h_.AddServer("s1"), IsOk());
+    ASSERT_THAT(h_.AddServer("s2"), IsOk());
+    h_.JoinAll("few", 1, 6);
+    h_.JoinAll("many", 1, 18);
+    Train(3);
+  }
+
+  void Train(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      h_.Advance(absl::Seconds(1));
+      ++step_;
+      for (const char* job : {"few", "many"}) {
+        const v1::JobStatus status = h_.JobNamed(job);
+        ASSERT_THAT(h_.Beat(job, 0, step_, status.world().version(), 1),
+                    IsOk());
+      }
+      for (const auto& [name, server] : h_.servers) {
+        ASSERT_LE(BytesOn(name), server.memory_bytes) << name;
+      }
+    }
+  }
+
+  void AddThird(int64_t memory_bytes) {
+    testing::FakeServer& server = h_.servers["s3"];
+    server.name = "s3";
+    server.address = "s3:7000";
+    server.memory_bytes = memory_bytes;
+    ASSERT_THAT(h_.Register("s3"), IsOk());
+  }
+
+  static int64_t BytesOf(int num_layers) {
+    const v1::JoinJobRequest claim = Claim("j", 0, 1, num_layers);
+    std::vector<placement::LayerMemory> layers;
+    for (const v1::LayerSpec& layer : claim.layers()) {
+      layers.push_back(
+          placement::DescribeLayerMemory(layer, claim.options(), 1));
+    }
+    return placement::PredictJobBytes(layers, /*refresh_threads=*/1,
+                                      /*num_ranks=*/1);
+  }
+
+  int LayersOn(const std::string& job, const std::string& server) const {
+    const v1::JobStatus status = h_.JobNamed(job);
+    const auto& owners = status.assignment().owners();
+    return static_cast<int>(
+        std::count_if(owners.begin(), owners.end(), [&](const auto& owner) {
+          return owner.server() == server || owner.source() == server;
+        }));
+  }
+  int LayersOn(const std::string& server) const {
+    return LayersOn("few", server) + LayersOn("many", server);
+  }
+  // With those on the way to it and those that are still to leave it.
+  int64_t BytesOn(const std::string& server) const {
+    return BytesOf(LayersOn("few", server)) + BytesOf(LayersOn("many", server));
+  }
+
+  CoreHarness h_;
+  int64_t step_ = 0;
+};
+
+TEST_F(TwoJobsTest, BothMoveUntilAllServersHaveAsMuch) {
+  // "few" is asked first and gives all it has: 9, 9 and 6. Then "many" has
+  // one to move from each.
+  AddThird(BytesOf(6) + BytesOf(2));
+  Train(20);
+  for (const char* server : {"s1", "s2", "s3"}) {
+    EXPECT_EQ(LayersOn(server), 8) << server;
+  }
+  EXPECT_EQ(LayersOn("few", "s3"), 6);
+  // Once each: neither goes after what the other has done.
+  Train(100);
+  EXPECT_EQ(h_.JobNamed("few").assignment().epoch(), 2u);
+  EXPECT_EQ(h_.JobNamed("many").assignment().epoch(), 2u);
+  EXPECT_THAT(h_.JobNamed("many").moving(), IsEmpty());
+}
+
+TEST_F(TwoJobsTest, WhatOneJobTakesTheOtherHasNoRoomFor) {
+  // One layer of "many" alone would not lower the largest load of 9.
+  AddThird(BytesOf(6) + BytesOf(2) - 1);
+  Train(100);
+  EXPECT_EQ(LayersOn("few", "s3"), 6);
+  EXPECT_EQ(LayersOn("many", "s3"), 0);
+  EXPECT_EQ(h_.JobNamed("many").assignment().epoch(), 1u);
+}
+
+TEST_F(TwoJobsTest, RoomOnTheWayIsTakenForBoth) {
+  for (auto& [name, server] : h_.servers) server.hold_transfers = true;
+  AddThird(BytesOf(6) + BytesOf(2));
+  Train(20);
+  EXPECT_EQ(LayersOn("s3"), 8);
+  EXPECT_EQ(LayersOn("s1") + LayersOn("s2"), 24);  // Not gone yet.
+  for (auto& [name, server] : h_.servers) server.hold_transfers = false;
+  Train(5);
+  EXPECT_EQ(LayersOn("s1") + LayersOn("s2"), 16);
 }
 
 TEST_F(BalanceTest, AGiantIsNamedAndNothingMoves) {
