@@ -6,11 +6,17 @@
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/server_process.h"
 #include "server/testing/service_fixture.h"
 
 namespace kronserve::server {
 namespace {
 
+using ::kronserve::testing::IsOk;
 using testing::CoreDriver;
 using testing::kSmall;
 using testing::MakeJob;
@@ -46,6 +52,33 @@ TEST_F(ServiceTest, ControlCallsMapTheirErrors) {
   EXPECT_EQ(Status().layers_size(), 0);
   EXPECT_EQ(Ask(CoreDriver::MakeEnd(0, 0), {}).status.error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+// Each layer that was looked for tells the link to the scheduler, whatever else
+// of the process has ended by then.
+TEST(ServerControlService, ProcessMayEndWhileItLooksForItsLayers) {
+  ServerOptions options;
+  options.name = "s0";
+  options.device = "reference";
+  options.cost_probe = "default";
+  options.scheduler = "127.0.0.1:1";  // Nobody is there.
+  options.checkpoint_dir = ::testing::TempDir() + "server_control_service_test";
+  const std::vector<v1::LayerSpec> layers(300, kSmall);
+  v1::ConfigureJobRequest job = MakeJob(layers, 1, SyncOptions());
+  for (int i = 0; i < 300; ++i) {
+    job.mutable_config()->mutable_layers(i)->set_name(absl::StrCat("fc", i));
+  }
+  for (int round = 0; round < 10; ++round) {
+    auto server = ServerProcess::Start(options);
+    ASSERT_THAT(server, IsOk());
+    grpc::ClientContext context;
+    v1::ConfigureJobResponse response;
+    const grpc::Status status =
+        v1::ServerControl::NewStub(CreateChannel((*server)->address()))
+            ->ConfigureJob(&context, job, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  std::filesystem::remove_all(options.checkpoint_dir);
 }
 
 }  // namespace

@@ -175,11 +175,13 @@ class ServerProcessImpl final : public ServerProcess {
 
   // Constant after Serve(), except that Shutdown() and Kill() end endpoint_.
   const uint64_t incarnation_;
+  // Before runtime_: tasks that end with it still call HeartbeatSoon(). Its own
+  // thread, which uses the runtime, has ended by then.
+  std::unique_ptr<SchedulerLink> link_;
   const std::unique_ptr<ServerRuntime> runtime_;
   PreconditionerService preconditioner_;
   LayerTransferService transfers_;
   ServerControlService control_;
-  std::unique_ptr<SchedulerLink> link_;
   std::unique_ptr<Endpoint> endpoint_;
   std::string address_;
   std::atomic<bool> draining_{false};
