@@ -20,6 +20,7 @@
 #include "common/grpc_leader.h"
 #include "common/grpc_server.h"
 #include "common/grpc_status.h"
+#include "common/mutex.h"
 #include "common/testing/status_matchers.h"
 #include "kronserve/v1/preconditioner.grpc.pb.h"
 #include "scheduler/memory/factory.h"
@@ -33,6 +34,7 @@ namespace {
 using ::kronserve::scheduler::testing::Claim;
 using ::kronserve::testing::IsOk;
 using ::kronserve::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -68,7 +70,20 @@ class FakeControl final : public v1::ServerControl::CallbackService {
       const v1::CommitCheckpointRequest* request,
       v1::CommitCheckpointResponse*) override {
     committed += request->files_size();
-    return Ok(context);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    MutexLock lock(&mu_);
+    commit_ = *request;
+    reactor->Finish(commit_answer_);
+    return reactor;
+  }
+
+  v1::CommitCheckpointRequest commit() {
+    MutexLock lock(&mu_);
+    return commit_;
+  }
+  void AnswerCommits(const grpc::Status& answer) {
+    MutexLock lock(&mu_);
+    commit_answer_ = answer;
   }
 
   std::atomic<int> configured{0};
@@ -81,6 +96,10 @@ class FakeControl final : public v1::ServerControl::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
+
+  Mutex mu_;
+  v1::CommitCheckpointRequest commit_ ABSL_GUARDED_BY(mu_);
+  grpc::Status commit_answer_ ABSL_GUARDED_BY(mu_);
 };
 
 // A store in memory that can be made to refuse writes.
@@ -150,6 +169,22 @@ class SchedulerServiceTest : public ::testing::Test {
       if (response.state() == v1::JOIN_STATE_READY) return response;
     }
     return absl::DeadlineExceededError(response.DebugString());
+  }
+
+  // Asks until it is no longer being written.
+  absl::StatusOr<v1::CheckpointJobResponse> Checkpoint(const std::string& id) {
+    v1::CheckpointJobRequest request;
+    request.set_job("j");
+    request.set_id(id);
+    v1::CheckpointJobResponse response;
+    const absl::Time end = absl::Now() + kPatience;
+    do {
+      const absl::Status status =
+          Call(&v1::Scheduler::Stub::CheckpointJob, request, &response);
+      if (!status.ok()) return status;
+    } while (response.state() == v1::CHECKPOINT_STATE_WRITING &&
+             absl::Now() < end);
+    return response;
   }
 
   FakeControl control_;
@@ -265,18 +300,28 @@ TEST_F(SchedulerServiceTest, PeoplesCallsKeepCodeAndMessage) {
 TEST_F(SchedulerServiceTest, ACheckpointIsWrittenAndCommitted) {
   ASSERT_THAT(Register("s1"), IsOk());
   ASSERT_THAT(Join(Claim("j", 0, 1)), IsOk());
-  v1::CheckpointJobRequest request;
-  request.set_job("j");
-  request.set_id("c1");
-  v1::CheckpointJobResponse response;
-  const absl::Time end = absl::Now() + kPatience;
-  do {
-    ASSERT_THAT(Call(&v1::Scheduler::Stub::CheckpointJob, request, &response),
-                IsOk());
-  } while (response.state() != v1::CHECKPOINT_STATE_COMPLETE &&
-           absl::Now() < end);
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto response, Checkpoint("c1"));
+  EXPECT_EQ(response.state(), v1::CHECKPOINT_STATE_COMPLETE);
   EXPECT_EQ(response.layers_written(), 4);
   EXPECT_EQ(control_.committed, 4);
+  const v1::CommitCheckpointRequest commit = control_.commit();
+  EXPECT_EQ(commit.term(), 1u);
+  EXPECT_EQ(commit.job(), "j");
+  EXPECT_EQ(commit.world_version(), 1);
+  EXPECT_EQ(commit.id(), "c1");
+  EXPECT_EQ(commit.step(), response.step());
+  EXPECT_EQ(commit.files(3).layer(), 3);
+}
+
+TEST_F(SchedulerServiceTest, ARefusedCommitIsToldWithItsReason) {
+  control_.AnswerCommits(
+      {grpc::StatusCode::FAILED_PRECONDITION, "layer 2 is missing"});
+  ASSERT_THAT(Register("s1"), IsOk());
+  ASSERT_THAT(Join(Claim("j", 0, 1)), IsOk());
+  EXPECT_THAT(Checkpoint("c1"),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("server 's1' at"),
+                             HasSubstr("layer 2 is missing"))));
 }
 
 TEST_F(SchedulerServiceTest, AFinishIsAnsweredWhenItIsStored) {
