@@ -91,6 +91,15 @@ std::string RoutingTable::NewestSource(int layer) const {
   return held_.empty() ? "" : held_.rbegin()->second.owners(layer).source();
 }
 
+bool RoutingTable::NewestNeeds(const std::string& server) const {
+  if (held_.empty()) return false;
+  const auto& owners = held_.rbegin()->second.owners();
+  return std::any_of(
+      owners.begin(), owners.end(), [&](const v1::LayerOwner& owner) {
+        return owner.server() == server || owner.source() == server;
+      });
+}
+
 std::vector<std::string> RoutingTable::Owners(int64_t step,
                                               uint64_t epoch) const {
   std::set<std::string> servers;

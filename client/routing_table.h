@@ -57,6 +57,10 @@ class RoutingTable {
   // when it does not move.
   std::string NewestSource(int layer) const;
 
+  // Whether the newest assignment still has some layer at `server`, or on its
+  // way from there.
+  bool NewestNeeds(const std::string& server) const;
+
   // Every server that answers some layer at `step`, as of `epoch`; sorted.
   std::vector<std::string> Owners(int64_t step, uint64_t epoch) const;
 

@@ -415,11 +415,16 @@ void StepCore::Reroute(size_t index, absl::Time now, StepEffects* effects) {
 void StepCore::RetryLater(Lane* lane, const absl::Status& status,
                           absl::Time now) {
   lane->last = status;
-  if (lane->waited) {
-    lane->retry_at = now + lane->backoff.Next();
-  } else {
+  if (!lane->waited) {
     context_.suspects->Add(lane->server, now, Text(status));
     lane->stage = Stage::kEnded;
+  } else if (!context_.routing->NewestNeeds(lane->server)) {
+    // Only steps before from_step go there, and its layers are lost: nothing
+    // comes of asking again.
+    if (lane->stage == Stage::kPush) NoteNotPushed(*lane, status);
+    GiveUp(lane, status);
+  } else {
+    lane->retry_at = now + lane->backoff.Next();
   }
 }
 

@@ -19,6 +19,7 @@ using ::kronserve::client::testing::MakeAnswer;
 using ::kronserve::client::testing::MakeAssignment;
 using ::kronserve::client::testing::Moved;
 using ::kronserve::client::testing::StepCoreFixture;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -241,6 +242,28 @@ TEST_F(StepCoreMovesTest, ServerRestartedInTimeIsReachedAtItsNewAddress) {
   EXPECT_EQ(core.TakeAnswer().layers[0].reply.outcome(),
             v1::LAYER_OUTCOME_PRECONDITIONED);
   EXPECT_FALSE(suspects_.Contains("a"));
+}
+
+// Layer 0 is placed anew from step 12; until then its lost owner is asked,
+// which came back as a new process and knows nothing.
+TEST_F(StepCoreMovesTest, AReplacedOwnerThatAsksForPatienceIsNotAskedAgain) {
+  Assign(1, {{"a"}, {"b"}});
+  Assign(2, {{"b", 12}, {"b"}});
+  routing_.Activate(2);
+  StepCore core = Core(Request(11, {0}, /*factor_step=*/true));
+  const StepEffects effects = core.Begin(now_);
+  ASSERT_THAT(effects.pushes, SizeIs(1));
+  ASSERT_THAT(effects.preconditions, SizeIs(1));  // b's commit.
+  core.OnPushDone(effects.pushes[0].id,
+                  Ended(absl::UnavailableError("job is not known yet")),
+                  kNoResults, now_);
+  EXPECT_FALSE(suspects_.Contains("a"));
+  core.OnPreconditionDone(effects.preconditions[0].id, {}, now_);
+  ASSERT_TRUE(core.done());
+  const StepAnswer answer = core.TakeAnswer();
+  EXPECT_EQ(answer.layers[0].reply.reason(), v1::FALLBACK_REASON_UNREACHABLE);
+  EXPECT_THAT(answer.layers[0].reply.message(), HasSubstr("not known yet"));
+  EXPECT_THAT(answer.refused, ElementsAre(HasSubstr("server 'a'")));
 }
 
 TEST_F(StepCoreMovesTest, LateRerouteMakesNobodyASuspect) {

@@ -313,8 +313,9 @@ class ServerCore {
   uint64_t next_instance_ = 1;
   uint64_t next_request_ = 1;
   uint64_t next_attempt_ = 1;
-  // Transfers under way: attempt to receiver. One at a time for each receiver.
-  std::map<uint64_t, std::string> transfers_;
+  // Transfers under way: attempt to incarnation of the receiver. One at a time
+  // for each; one to a lost process holds up none to its successor.
+  std::map<uint64_t, uint64_t> transfers_;
   MemoryAdmission memory_;
   StagingBudget staging_;
   FinishedJobs finished_;

@@ -108,6 +108,30 @@ TEST_F(MovesTest, ReceiverDeadTheSourceGoesOn) {
   EXPECT_EQ(ReplyTo(old_, Step(old_, 2)).version(), 2);
 }
 
+// What was sent to the old process may take seconds to fail.
+TEST_F(MovesTest, ReceiverIsANewProcessAndIsNotKeptWaiting) {
+  Start(1, SyncOptions());
+  Step(old_, 0);
+  Move(1);
+  const TransferTask lost = Sent();
+  Place(&config_, 0, "s0", 1);
+  ASSERT_THAT(old_.Configure(config_), IsOk());
+  Place(&config_, 0, "s1", 2, "s0");
+  config_.mutable_config()
+      ->mutable_assignment()
+      ->mutable_servers(1)
+      ->set_incarnation(lost.target.incarnation() + 1);
+  ASSERT_THAT(old_.Configure(config_), IsOk());
+  Step(old_, 1);
+  const TransferTask sent = Sent();
+  EXPECT_EQ(sent.target.incarnation(), lost.target.incarnation() + 1);
+  EXPECT_EQ(sent.contents.meta.updates(), 2);
+  old_.FinishTransfer(lost, absl::DeadlineExceededError("no answer"));
+  EXPECT_EQ(old_.PhaseOf("fc1"), "leaving");
+  old_.FinishTransfer(sent, absl::OkStatus());
+  EXPECT_EQ(old_.PhaseOf("fc1"), "none");
+}
+
 TEST_F(MovesTest, SourceDeadTheReceiverBeginsAnew) {
   Start(1, SyncOptions());
   Step(old_, 0);

@@ -193,11 +193,11 @@ void ServerCore::HandOver(JobState& job, HeldLayer& layer, absl::Time now,
   const v1::ServerAddress* target = job.FindServer(layer.target);
   if (target == nullptr || !layer.state.IsQuiet()) return;
   for (const auto& [attempt, receiver] : transfers_) {
-    if (receiver == layer.target) return;
+    if (receiver == target->incarnation()) return;
   }
   handover.attempt = next_attempt_++;
   handover.retry_at = absl::InfinitePast();
-  transfers_[handover.attempt] = layer.target;
+  transfers_[handover.attempt] = target->incarnation();
   TransferTask task;
   task.key = {job.name(), layer.index, layer.instance};
   task.attempt = handover.attempt;

@@ -13,9 +13,9 @@ import service as services
 
 BUDGET = 1.0  # Seconds; of jobs.OPTIONS.
 # What a hand-over may add to a step: 0.1 s for the state of three small layers
-# on an idle machine, and room for one that also does everything else. A step
-# that used up its budget waited longer.
-HAND_OVER = 0.7 * BUDGET
+# on an idle machine, and room for one that also runs other tests. A step that
+# used up its budget waited longer.
+HAND_OVER = 0.5 * BUDGET
 
 
 class Case(unittest.TestCase):
@@ -38,11 +38,11 @@ class Case(unittest.TestCase):
             for one in status["servers"])
 
     def wait_until_moved(self, server):
-        self.job.wait_for(
-            f"moves away from {server.name}", lambda: server.name not in
-            (self.service.owners() or {"": server.name}).values(), 30)
+        self.job.wait_for(f"moves away from {server.name}",
+                          lambda: self.service.owns_nothing(server), 30)
 
-    def check_nobody_noticed(self):
+    def check_nobody_noticed(self, hand_over=HAND_OVER):
+        """Ends the job; returns the waits of its steps."""
         self.job.stop()
         self.job.assert_ranks_agree()
         self.assertEqual(self.job.fallback_steps(self.begun), [])
@@ -51,7 +51,8 @@ class Case(unittest.TestCase):
         median = statistics.median(waits)
         print(f"{self.id()}: waits of {len(waits)} steps: median "
               f"{median:.3f} s, longest {max(waits):.3f} s")
-        self.assertLess(max(waits), 2 * median + HAND_OVER)
+        self.assertLess(max(waits), 2 * median + hand_over)
+        return waits
 
 
 class Drain(Case):
@@ -63,7 +64,7 @@ class Drain(Case):
         self.assertEqual(harness.wait_for_exit(server.process, 20), 0,
                          server.process.log_tail())
         print(f"{self.id()}: ended after {time.monotonic() - begin:.1f} s")
-        self.assertNotIn(server.name, self.service.owners().values())
+        self.assertTrue(self.service.owns_nothing(server))
         self.job.run_on(30)
         self.check_nobody_noticed()
 
@@ -108,6 +109,9 @@ class RollingRestart(Case):
 
     def test_of_all_servers(self):
         for server in self.service.servers:
+            self.job.wait_for(
+                f"a layer on {server.name}", lambda one=server:
+                one.name in self.service.owners().values(), 30)
             faults.terminate(server.process)
             self.assertEqual(harness.wait_for_exit(server.process, 30), 0,
                              server.process.log_tail())
@@ -115,7 +119,13 @@ class RollingRestart(Case):
             harness.wait_for(f"{server.name}'s return",
                              lambda one=server: self.is_alive(one), 20)
             self.job.run_on(30)
-        self.check_nobody_noticed()
+        # Nothing else runs beside this test.
+        waits = self.check_nobody_noticed(hand_over=0.3)
+        slow = [wait for wait in waits
+                if wait > 2 * statistics.median(waits) + 0.1]
+        print(f"{self.id()}: slow steps: {[round(wait, 3) for wait in slow]}")
+        # Layers leave each server once, and come back to it once.
+        self.assertLessEqual(len(slow), 2 * self.SERVERS, slow)
 
 
 if __name__ == "__main__":

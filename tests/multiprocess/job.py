@@ -124,6 +124,12 @@ class Job:
         return [step["step"] for step in self.steps()
                 if step["step"] > after and step["fallbacks"] > 0]
 
+    def fallen_back(self, after):
+        """Names of the layers that fell back in steps later than `after`."""
+        return {layer["name"] for seen in self.seen
+                if seen.kind == "fallback" and seen.event["step"] > after
+                for layer in seen.event["layers"]}
+
     def calm_wait(self, until):
         """Median wait of the steps up to `until`."""
         return statistics.median(step["waited_seconds"] for step in

@@ -18,12 +18,6 @@ ENDS = ("merged", "empty", "void", "refused", "late", "lost")
 KINDS = 2
 
 
-def expected(steps, ranks):
-    """Contributions of a run of `steps`, one rank per node."""
-    every = jobs.OPTIONS["factor-update-steps"]
-    return -(-steps // every) * len(jobs.LAYERS) * KINDS * ranks
-
-
 class Ledger:
     """The newest known counters of every incarnation of every server."""
 

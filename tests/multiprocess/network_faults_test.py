@@ -45,20 +45,11 @@ class NetworkFaults(unittest.TestCase):
             self.assertLess(wait, BUDGET + LONG)
 
     def check_only_lost_layers_fell_back(self):
-        for seen in self.job.seen:
-            if seen.kind == "fallback" and seen.event["step"] > self.begun:
-                names = {layer["name"] for layer in seen.event["layers"]}
-                self.assertLessEqual(names, self.lost, seen.event)
-
-    def heal(self):
-        """What is placed on the server after it is another matter."""
-        self.check_only_lost_layers_fell_back()
-        self.net.heal()
+        self.assertLessEqual(self.job.fallen_back(self.begun), self.lost)
 
     def wait_until_replaced(self, since):
-        self.job.wait_for(
-            "another owner of all layers",
-            lambda: self.victim.name not in self.service.owners().values(), 30)
+        self.job.wait_for("another owner of all layers", lambda:
+                          self.service.owns_nothing(self.victim), 30)
         took = self.job.wait_until_whole(since)
         print(f"{self.id()}: whole again after {took:.1f} s")
 
@@ -67,15 +58,17 @@ class NetworkFaults(unittest.TestCase):
         self.net.isolate(self.victim.host,
                          self.service.everybody_but(self.victim.host))
         self.wait_until_replaced(since)
-        self.heal()
+        self.net.heal()
         self.job.run_on(100)
         self.check_job(most_long_steps=1)
+        self.check_only_lost_layers_fell_back()
 
     def test_a_server_and_the_scheduler_apart(self):
         since = time.monotonic()
         self.net.drop(self.victim.host, self.service.scheduler_host)
         self.wait_until_replaced(since)
         self.check_job(most_long_steps=0)
+        self.check_only_lost_layers_fell_back()
 
     def test_the_scheduler_and_everybody_apart(self):
         host = self.service.scheduler_host
@@ -92,13 +85,14 @@ class NetworkFaults(unittest.TestCase):
         self.job.wait_for("a fallback", lambda: not self.job.is_whole())
         self.job.run_on(100)
         since = time.monotonic()
-        self.heal()
+        self.net.heal()
         self.job.wait_until_whole(since)
         print(f"{self.id()}: whole {time.monotonic() - since:.1f} s after "
               "the network")
         # The scheduler sees nothing wrong with the server.
         self.assertIn(self.victim.name, self.service.owners().values())
-        self.check_job(most_long_steps=2)  # As below.
+        self.check_job(most_long_steps=1)
+        self.check_only_lost_layers_fell_back()
 
     def test_a_server_that_no_rank_can_reach(self):
         """Its heartbeats arrive, so it keeps its layers, which fall back."""
@@ -107,11 +101,10 @@ class NetworkFaults(unittest.TestCase):
         end = time.monotonic() + 2 * self.service.lease
         self.job.wait_for("two leases", lambda: time.monotonic() > end, 30)
         since = time.monotonic()
-        self.heal()
+        self.net.heal()
         self.job.wait_until_whole(since)
-        # One when it is lost; one when it is back for one rank and not yet
-        # for the others, whose commits a due refresh waits for.
-        self.check_job(most_long_steps=2)
+        self.check_job(most_long_steps=1)
+        self.check_only_lost_layers_fell_back()
 
 
 if __name__ == "__main__":

@@ -58,14 +58,15 @@ class Proxy:
 
     def heal(self):
         self._let_flow()
-        if self._listener is None:
-            self._listener = socket.create_server(("127.0.0.1", self._port),
-                                                  backlog=128)
-            self._run(self._accept, self._listener)
+        with self._lock:
+            if self._listener is None:
+                self._listener = socket.create_server(
+                    ("127.0.0.1", self._port), backlog=128)
+                self._run(self._accept, self._listener)
 
     def close(self):
-        listener, self._listener = self._listener, None
         with self._lock:
+            listener, self._listener = self._listener, None
             sockets, self._sockets = self._sockets, set()
         for one in [*sockets, *([listener] if listener else [])]:
             with contextlib.suppress(OSError):
@@ -84,9 +85,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = listener.accept()
-                self._run(self._connect, near)
+                self._run(self._connect, near, listener)
 
-    def _connect(self, near):
+    def _connect(self, near, listener):
         for flow in self._flows.values():
             flow.wait()
         host, port = self.target.rsplit(":", 1)
@@ -99,7 +100,13 @@ class Proxy:
         for one in (near, far):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
-            self._sockets |= {near, far}
+            served = self._listener is listener  # Not cut since it came.
+            if served:
+                self._sockets |= {near, far}
+        if not served:
+            near.close()
+            far.close()
+            return
         back = threading.Thread(
             target=self._pump, args=(far, near, self._flows["out"]),
             daemon=True)

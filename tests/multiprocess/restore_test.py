@@ -42,9 +42,8 @@ class Case(unittest.TestCase):
         """Returns {layer: how it began again}."""
         since = time.monotonic()
         faults.kill(self.victim.process)
-        self.job.wait_for(
-            "another owner", lambda: self.victim.name not in
-            (self.service.owners() or {"": self.victim.name}).values(), 30)
+        self.job.wait_for("another owner", lambda:
+                          self.service.owns_nothing(self.victim), 30)
         took = self.job.wait_until_whole(since)
         print(f"{self.id()}: whole again after {took:.1f} s")
         def recoveries():

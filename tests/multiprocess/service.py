@@ -42,6 +42,11 @@ class Watch:
         job = self.job(name)
         return {row["name"]: row["owner"] for row in job["layers"]} if job else {}
 
+    def owns_nothing(self, server, job="digits"):
+        """True when the owners are known, and `server` is none of them."""
+        owners = self.owners(job)
+        return bool(owners) and server.name not in owners.values()
+
 
 @dataclasses.dataclass
 class Server:

@@ -67,7 +67,8 @@ class Training(unittest.TestCase):
             cluster.start_service(2)
             workers, reader = self.start_job(cluster, **{"max-steps": 600,
                                                          "epochs": 100})
-            self.read_until(reader, workers, lambda e: e["event"] == "step")
+            events = self.read_until(reader, workers,
+                                     lambda e: e["event"] == "step")
             code, out, err = harness.run(
                 "kronctl", "status", "--json",
                 f"--scheduler={cluster.scheduler_address}")
@@ -84,13 +85,17 @@ class Training(unittest.TestCase):
             for word in (*LAYERS, "server0", "server1", "digits"):
                 self.assertIn(word, out)
             self.assertNotIn("\x1b", out)  # No colours into a pipe.
-            done = self.read_until(reader, workers,
-                                   lambda e: e["event"] == "done")[-1]
+            events += self.read_until(reader, workers,
+                                      lambda e: e["event"] == "done")
             for worker in workers:
                 self.assertEqual(harness.wait_for_exit(worker, 30), 0)
-        self.assertEqual(done["steps"], 600)
+        done = events[-1]
+        self.assertEqual(done["steps"], 600)  # So that kronctl finds it.
         self.assertEqual(done["fallback_steps"], 0)
         self.assertEqual(done["layers_preconditioned"], len(LAYERS))
+        early = next(event for event in events
+                     if event["event"] == "eval" and event["step"] == 200)
+        self.assertGreater(early["accuracy"], 0.9)
         self.assertGreater(done["final_accuracy"], 0.9)
         self.assert_ranks_agree(600)
 

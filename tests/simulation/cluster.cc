@@ -220,11 +220,9 @@ void Cluster::End(const Fault& fault) {
     case FaultKind::kKillServer:
     case FaultKind::kLoseServer:
       if (servers_[fault.target]->process()->alive()) return;
-      env_->checks.service.OnReturn();
       return StartServer(fault.target);
     case FaultKind::kFreezeServer:
       if (servers_[fault.target]->process()->frozen()) {
-        env_->checks.service.OnReturn();
       }
       return env_->queue.Thaw(servers_[fault.target]->process());
     case FaultKind::kCutServer:

@@ -27,12 +27,11 @@ void ServiceCheck::OnWaited(int64_t world, int64_t step, int rank,
   if (waited < kLong * budget) return;
   long_steps_.insert({world, step});
   const auto steps = static_cast<int64_t>(long_steps_.size());
-  verdict_.Require(!plan_.only_losses || steps <= losses_ + excuses_, [&] {
-    return absl::StrCat("world ", world, ", step ", step, ": rank ", rank,
-                        " waited ", absl::FormatDuration(waited), "; that is ",
-                        steps, " long steps and ", losses_,
-                        " lost servers, of which ", excuses_,
-                        " came back or cut a move short");
+  verdict_.Require(!plan_.only_losses || steps <= losses_ + interrupted_, [&] {
+    return absl::StrCat(
+        "world ", world, ", step ", step, ": rank ", rank, " waited ",
+        absl::FormatDuration(waited), "; that is ", steps, " long steps and ",
+        losses_, " lost servers, of which ", interrupted_, " cut a move short");
   });
 }
 

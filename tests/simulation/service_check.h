@@ -31,11 +31,10 @@ class ServiceCheck {
   void OnOutcome(absl::Duration now, int64_t step, bool voided,
                  const std::vector<AppliedLayer>& layers,
                  const std::vector<std::string>& why);
-  // A server was lost, and another waited for a layer from it, or it came back.
-  // Each may make one step longer: see README.md.
+  // A server was lost, and another waited for a layer from it. Each may make
+  // one step longer: see README.md.
   void OnLoss() { ++losses_; }
-  void OnInterruptedMove() { ++excuses_; }
-  void OnReturn() { ++excuses_; }
+  void OnInterruptedMove() { ++interrupted_; }
 
   // At the end of a run.
   void Finish();
@@ -47,7 +46,7 @@ class ServiceCheck {
   Verdict& verdict_;
   std::set<std::pair<int64_t, int64_t>> long_steps_;  // World, step.
   int64_t losses_ = 0;
-  int64_t excuses_ = 0;
+  int64_t interrupted_ = 0;
   int64_t steps_ = 0;
   int64_t served_ = 0;     // Steps after the last fault's time.
   absl::Duration newest_;  // When a rank was last told an outcome.
