@@ -42,15 +42,23 @@ class ActiveCall {
   CallEnd End(const grpc::Status& status, const absl::Status& own) const {
     CallEnd end{own.ok() ? FromGrpcStatus(status, name_) : own, std::nullopt};
     if (end.status.code() != absl::StatusCode::kAborted) return end;
-    const auto& metadata = context_.GetServerTrailingMetadata();
-    const auto attached = metadata.find(kAssignmentMetadata);
     v1::Assignment newer;
-    if (attached != metadata.end() &&
-        newer.ParseFromArray(attached->second.data(),
-                             static_cast<int>(attached->second.size()))) {
-      end.newer = std::move(newer);
+    if (Attached(kAssignmentMetadata, &newer)) end.newer = std::move(newer);
+    v1::LayersElsewhere elsewhere;
+    if (Attached(kElsewhereMetadata, &elsewhere)) {
+      end.elsewhere.assign(elsewhere.layers().begin(),
+                           elsewhere.layers().end());
     }
     return end;
+  }
+
+  template <typename Message>
+  bool Attached(const char* key, Message* message) const {
+    const auto& metadata = context_.GetServerTrailingMetadata();
+    const auto it = metadata.find(key);
+    return it != metadata.end() &&
+           message->ParseFromArray(it->second.data(),
+                                   static_cast<int>(it->second.size()));
   }
 
   grpc::ClientContext context_;

@@ -13,6 +13,8 @@ namespace kronserve::client {
 
 // Metadata of an ABORTED call that holds a serialised v1::Assignment.
 inline constexpr char kAssignmentMetadata[] = "kronserve-assignment-bin";
+// And v1::LayersElsewhere.
+inline constexpr char kElsewhereMetadata[] = "kronserve-elsewhere-bin";
 
 // One call per push and per end of a step, over one channel per address that
 // lives as long as the transport. Tensors go and come in 1 MiB chunks; a rank

@@ -171,6 +171,7 @@ TEST_F(GrpcTransportTest, AbortedBringsTheNewerAssignment) {
   ASSERT_TRUE(aborted.newer.has_value());
   EXPECT_EQ(aborted.newer->epoch(), 9u);
   EXPECT_EQ(aborted.newer->owners(0).server(), "b");
+  EXPECT_THAT(aborted.elsewhere, ElementsAre(0));
 
   PushCall call;
   call.target = To();

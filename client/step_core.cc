@@ -30,6 +30,10 @@ std::string Text(const absl::Status& status) {
                       std::string(status.message()));
 }
 
+bool Contains(const std::vector<int>& layers, int layer) {
+  return std::find(layers.begin(), layers.end(), layer) != layers.end();
+}
+
 const char* Letter(v1::FactorKind kind) {
   return kind == v1::FACTOR_KIND_INPUT ? "A" : "G";
 }
@@ -53,7 +57,7 @@ StepEffects StepCore::Begin(absl::Time now) {
     all.gradients.push_back(i);
   }
   StepEffects effects;
-  OpenLanes(context_.routing->active_epoch(), all, "", now, &effects);
+  OpenLanes(context_.routing->active_epoch(), all, {}, now, &effects);
   return effects;
 }
 
@@ -64,11 +68,11 @@ StepEffects StepCore::OnPushDone(uint64_t id, const CallEnd& end,
   Lane* lane = Find(id);
   if (lane == nullptr) return effects;
   lane->call = 0;
-  Heard(*lane, end);
+  Heard(lane, end);
   if (AsksToRetry(end.status)) {
     RetryLater(lane, end.status, now);
-  } else if (Reroutable(*lane, end.status)) {
-    Reroute(lane - lanes_.data(), now, &effects);
+  } else if (Reroutable(*lane, end)) {
+    Reroute(lane - lanes_.data(), HandedOver(*lane, end), now, &effects);
   } else {
     lane->pushed = true;
     if (end.status.ok()) {
@@ -115,7 +119,7 @@ StepEffects StepCore::OnPreconditionDone(uint64_t id, const CallEnd& end,
   Lane* lane = Find(id);
   if (lane == nullptr) return effects;
   lane->call = 0;
-  Heard(*lane, end);
+  Heard(lane, end);
   if (lane->waited) {
     std::vector<size_t>& gradients = lane->items.gradients;
     gradients.erase(std::remove_if(gradients.begin(), gradients.end(),
@@ -127,8 +131,8 @@ StepEffects StepCore::OnPreconditionDone(uint64_t id, const CallEnd& end,
     GiveUp(lane, absl::InternalError(absl::StrCat(
                      "server '", lane->server,
                      "' ended the call without answering for this layer")));
-  } else if (Reroutable(*lane, end.status)) {
-    Reroute(lane - lanes_.data(), now, &effects);
+  } else if (Reroutable(*lane, end)) {
+    Reroute(lane - lanes_.data(), HandedOver(*lane, end), now, &effects);
   } else if (AsksToRetry(end.status)) {
     RetryLater(lane, end.status, now);
   } else if (absl::IsDeadlineExceeded(end.status)) {
@@ -160,7 +164,7 @@ StepEffects StepCore::OnAssignment(absl::Time now) {
                    "server '", lane.server, "' does not answer; server '", next,
                    "' owns the layer from a later step: ", Text(lane.last)));
     }
-    Reroute(i, now, &effects);
+    Reroute(i, {}, now, &effects);
   }
   return effects;
 }
@@ -231,28 +235,27 @@ bool StepCore::Committed(const std::string& server) const {
 
 // Who is asked for `layer` by the assignment of `epoch`.
 std::string StepCore::Route(int layer, uint64_t epoch,
-                            const std::string& handed_over_by) const {
-  const RoutingTable& routing = *context_.routing;
-  const std::string owner = routing.Owner(layer, request_.step, epoch);
-  const bool asked = !owner.empty() && owner == handed_over_by;
-  return asked ? routing.NewestOwner(layer) : owner;
+                            const std::vector<int>& handed_over) const {
+  return Contains(handed_over, layer)
+             ? context_.routing->NewestOwner(layer)
+             : context_.routing->Owner(layer, request_.step, epoch);
 }
 
 // Opens a lane to each owner of `items` as of `epoch`, and to other owners that
 // have no commit yet: to every one at a factor step, to suspects always. A rank
 // that never asked a suspect would never hear it.
 void StepCore::OpenLanes(uint64_t epoch, const Items& items,
-                         const std::string& handed_over_by, absl::Time now,
+                         const std::vector<int>& handed_over, absl::Time now,
                          StepEffects* effects) {
   const RoutingTable& routing = *context_.routing;
   std::map<std::string, Items> by_owner;
   for (const size_t i : items.contributions) {
     const int layer = request_.contributions[i].item.layer();
-    by_owner[Route(layer, epoch, handed_over_by)].contributions.push_back(i);
+    by_owner[Route(layer, epoch, handed_over)].contributions.push_back(i);
   }
   for (const size_t i : items.gradients) {
     const int layer = request_.gradients[i].item.layer();
-    by_owner[Route(layer, epoch, handed_over_by)].gradients.push_back(i);
+    by_owner[Route(layer, epoch, handed_over)].gradients.push_back(i);
   }
   for (const std::string& server : routing.Owners(request_.step, epoch)) {
     if (!request_.ends_everywhere && !context_.suspects->Contains(server)) {
@@ -295,7 +298,7 @@ void StepCore::OpenLane(const std::string& server, uint64_t epoch,
   lane.push_deadline =
       waited ? begin_ + context_.budget / 2 : lane.call_deadline;
   if (now >= lane.push_deadline) lane.push_deadline = lane.call_deadline;
-  lane.had_time = now <= begin_ + context_.budget / 2;
+  lane.had_time = now <= begin_ + context_.budget / 2 || WasAsked(server);
   lanes_.push_back(std::move(lane));
   if (now >= lanes_.back().call_deadline) {
     return GiveUp(&lanes_.back(),
@@ -303,6 +306,13 @@ void StepCore::OpenLane(const std::string& server, uint64_t epoch,
                       "the step left no time to ask server '", server, "'")));
   }
   Send(&lanes_.back(), now, effects);
+}
+
+// Whether `server` had its time in this step and has not answered.
+bool StepCore::WasAsked(const std::string& server) const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    return lane.server == server && lane.had_time && !lane.last.ok();
+  });
 }
 
 void StepCore::Send(Lane* lane, absl::Time now, StepEffects* effects) {
@@ -361,55 +371,65 @@ void StepCore::Precondition(Lane* lane, absl::Time now, StepEffects* effects) {
 }
 
 // Takes what every answer brings: a newer assignment, a sign of life.
-void StepCore::Heard(const Lane& lane, const CallEnd& end) {
+void StepCore::Heard(Lane* lane, const CallEnd& end) {
   if (end.newer.has_value()) {
     // A malformed or older one changes nothing; then the call just failed.
     (void)context_.routing->Adopt(*end.newer);
   }
   if (!AsksToRetry(end.status) && !Unheard(end.status)) {
-    context_.suspects->Heard(lane.server);
+    context_.suspects->Heard(lane->server);
+    lane->last = absl::OkStatus();
   }
 }
 
-bool StepCore::Reroutable(const Lane& lane, const absl::Status& status) const {
-  return absl::IsAborted(status) &&
-         (context_.routing->held_epoch() > lane.epoch || HandedOver(lane));
+bool StepCore::Reroutable(const Lane& lane, const CallEnd& end) const {
+  return absl::IsAborted(end.status) &&
+         (context_.routing->held_epoch() > lane.epoch ||
+          !HandedOver(lane, end).empty());
 }
 
-// Whether some of the lane's layers have another owner at a later step.
-bool StepCore::HandedOver(const Lane& lane) const {
-  const auto elsewhere = [&](int layer) {
-    return context_.routing->NewestOwner(layer) != lane.server;
+// The layers that a server which was asked by the newest assignment has handed
+// over already, though that names it for this step.
+std::vector<int> StepCore::HandedOver(const Lane& lane,
+                                      const CallEnd& end) const {
+  if (context_.routing->held_epoch() > lane.epoch) return {};
+  const auto of_lane = [&](int layer) {
+    const auto& [contributions, gradients] = lane.items;
+    return std::any_of(contributions.begin(), contributions.end(),
+                       [&](size_t i) {
+                         return request_.contributions[i].item.layer() == layer;
+                       }) ||
+           std::any_of(gradients.begin(), gradients.end(), [&](size_t i) {
+             return request_.gradients[i].item.layer() == layer;
+           });
   };
-  const auto& [contributions, gradients] = lane.items;
-  return std::any_of(contributions.begin(), contributions.end(),
-                     [&](size_t i) {
-                       return elsewhere(request_.contributions[i].item.layer());
-                     }) ||
-         std::any_of(gradients.begin(), gradients.end(), [&](size_t i) {
-           return elsewhere(request_.gradients[i].item.layer());
-         });
+  std::vector<int> handed_over;
+  for (const int layer : end.elsewhere) {
+    if (of_lane(layer) && context_.routing->NewestOwner(layer) != lane.server) {
+      handed_over.push_back(layer);
+    }
+  }
+  return handed_over;
 }
 
 // Ends the lane and sends what it still has by the newest assignment.
-void StepCore::Reroute(size_t index, absl::Time now, StepEffects* effects) {
+void StepCore::Reroute(size_t index, const std::vector<int>& handed_over,
+                       absl::Time now, StepEffects* effects) {
   Lane& lane = lanes_[index];
   const uint64_t epoch = context_.routing->held_epoch();
   lane.stage = Stage::kEnded;
   lane.call = 0;
   if (!lane.waited) return;
-  // Asked by this very assignment, it has nothing more to say.
-  const std::string handed_over_by = lane.epoch == epoch ? lane.server : "";
   Items items;
   for (const size_t i : lane.items.contributions) {
     const int layer = request_.contributions[i].item.layer();
-    const bool stays = Route(layer, epoch, handed_over_by) == lane.server;
+    const bool stays = Route(layer, epoch, handed_over) == lane.server;
     if (!stays || !lane.pushed) items.contributions.push_back(i);
   }
   for (const size_t i : lane.items.gradients) {
     if (!answered_[i]) items.gradients.push_back(i);
   }
-  OpenLanes(epoch, items, handed_over_by, now, effects);
+  OpenLanes(epoch, items, handed_over, now, effects);
 }
 
 void StepCore::RetryLater(Lane* lane, const absl::Status& status,

@@ -165,23 +165,25 @@ class StepCore {
   Lane* Find(uint64_t call);
   bool Committed(const std::string& server) const;
   std::string Route(int layer, uint64_t epoch,
-                    const std::string& handed_over_by) const;
-  // `handed_over_by`: a server that does not answer this step any more for the
-  // layers it owned; empty: none.
+                    const std::vector<int>& handed_over) const;
+  // `handed_over`: layers that their owner at this step does not answer any
+  // more: the newest owner has them.
   void OpenLanes(uint64_t epoch, const Items& items,
-                 const std::string& handed_over_by, absl::Time now,
+                 const std::vector<int>& handed_over, absl::Time now,
                  StepEffects* effects);
   void OpenLane(const std::string& server, uint64_t epoch, const Items& items,
                 absl::Time now, StepEffects* effects);
+  bool WasAsked(const std::string& server) const;
   void Send(Lane* lane, absl::Time now, StepEffects* effects);
   void SendPush(const Lane& lane, absl::Time now, StepEffects* effects);
   void SendPrecondition(const Lane& lane, absl::Time now, StepEffects* effects);
   v1::CallHeader Header(const Lane& lane) const;
   void Precondition(Lane* lane, absl::Time now, StepEffects* effects);
-  void Heard(const Lane& lane, const CallEnd& end);
-  bool Reroutable(const Lane& lane, const absl::Status& status) const;
-  bool HandedOver(const Lane& lane) const;
-  void Reroute(size_t lane, absl::Time now, StepEffects* effects);
+  void Heard(Lane* lane, const CallEnd& end);
+  bool Reroutable(const Lane& lane, const CallEnd& end) const;
+  std::vector<int> HandedOver(const Lane& lane, const CallEnd& end) const;
+  void Reroute(size_t lane, const std::vector<int>& handed_over, absl::Time now,
+               StepEffects* effects);
   void RetryLater(Lane* lane, const absl::Status& status, absl::Time now);
   void GiveUp(Lane* lane, const absl::Status& status);
   void Spent(Lane* lane, absl::Time now);

@@ -188,6 +188,25 @@ TEST_F(StepCoreMovesTest, PushWhoseReplyWasLostIsRepeatedAtTheNewOwner) {
   EXPECT_FALSE(suspects_.Contains("b"));
 }
 
+// One at a time: layer 0 is at "b" already, layer 1 still at "a".
+TEST_F(StepCoreMovesTest, OnlyTheLayerThatWasHandedOverGoesToItsNewOwner) {
+  Assign(2, {{"b", 50, "a"}, {"b", 50, "a"}});
+  StepCore core = Core(Request(11, {0, 1}, /*factor_step=*/true));
+  StepEffects effects = core.Begin(now_);
+  ASSERT_THAT(effects.pushes, SizeIs(1));
+  effects = core.OnPushDone(
+      effects.pushes[0].id,
+      Moved(MakeAssignment(2, 1, {{"b", 50, "a"}, {"b", 50, "a"}}), {0}),
+      kNoResults, now_);
+  ASSERT_THAT(effects.pushes, SizeIs(2));
+  EXPECT_EQ(effects.pushes[0].call.target.server, "a");
+  ASSERT_THAT(effects.pushes[0].call.header.items(), SizeIs(1));
+  EXPECT_EQ(effects.pushes[0].call.header.items(0).layer(), 1);
+  EXPECT_EQ(effects.pushes[1].call.target.server, "b");
+  ASSERT_THAT(effects.pushes[1].call.header.items(), SizeIs(1));
+  EXPECT_EQ(effects.pushes[1].call.header.items(0).layer(), 0);
+}
+
 TEST_F(StepCoreMovesTest, AwaitedLayerIsAskedForAgainUntilItsStateHasCome) {
   Assign(2, {{"b", 50, "a"}, {"b", 50, "a"}});
   StepCore core = Core(Request(50, {0}, /*factor_step=*/false));
@@ -289,6 +308,24 @@ TEST_F(StepCoreMovesTest, LateRerouteMakesNobodyASuspect) {
     EXPECT_EQ(suspects_.Contains("b"), blamed) << spent;
     EXPECT_FALSE(suspects_.Contains("a"));
   }
+}
+
+// It asks again for the same layers, at the same server.
+TEST_F(StepCoreMovesTest, LateAssignmentExcusesNobodyWhoWasAskedBefore) {
+  Assign(1, {{"a"}, {"b"}});
+  StepCore core = Core(Request(11, {0}, /*factor_step=*/false));
+  const StepEffects effects = core.Begin(now_);
+  core.OnPreconditionDone(effects.preconditions[0].id,
+                          Ended(absl::UnavailableError("refused")), now_);
+  now_ += 0.6 * kBudget;
+  Assign(2, {{"a"}, {"c", 13}});
+  const StepEffects again = core.OnAssignment(now_);
+  ASSERT_THAT(again.preconditions, SizeIs(1));
+  EXPECT_EQ(again.preconditions[0].call.header.call().epoch(), 2u);
+  now_ += kBudget;
+  core.Tick(now_);
+  ASSERT_TRUE(core.done());
+  EXPECT_TRUE(suspects_.Contains("a"));
 }
 
 TEST_F(StepCoreMovesTest, NewAssignmentLeavesCallsOnTheirWayAlone) {

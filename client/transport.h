@@ -44,6 +44,9 @@ struct CallEnd {
   absl::Status status;
   // With kAborted: the newer assignment the server attached, if it did.
   std::optional<v1::Assignment> newer;
+  // With kAborted: layers of the call that the server does not answer, as it
+  // said; empty when the call was refused for something else.
+  std::vector<int> elsewhere = {};
 };
 
 // What a server said of one layer: the reply and V, [d_out, d_in], whose

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/time/clock.h"
@@ -14,9 +15,12 @@ namespace kronserve::server {
 
 grpc::Status ToCallStatus(const absl::Status& status,
                           grpc::CallbackServerContext* context) {
-  if (const auto assignment = status.GetPayload(kAssignmentPayload)) {
-    context->AddTrailingMetadata("kronserve-assignment-bin",
-                                 std::string(*assignment));
+  for (const auto& [payload, key] :
+       {std::pair(kAssignmentPayload, "kronserve-assignment-bin"),
+        std::pair(kElsewherePayload, "kronserve-elsewhere-bin")}) {
+    if (const auto attached = status.GetPayload(payload)) {
+      context->AddTrailingMetadata(key, std::string(*attached));
+    }
   }
   return ToGrpcStatus(status);
 }

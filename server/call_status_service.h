@@ -14,7 +14,8 @@
 namespace kronserve::server {
 
 // As ToGrpcStatus(); an assignment that is attached to `status` goes into the
-// trailing metadata "kronserve-assignment-bin". Before Finish() only.
+// trailing metadata "kronserve-assignment-bin", and its list of layers to
+// "kronserve-elsewhere-bin". Before Finish() only.
 grpc::Status ToCallStatus(const absl::Status& status,
                           grpc::CallbackServerContext* context);
 

@@ -139,6 +139,8 @@ class JobState {
 
 // Payload of a kAborted status: a serialised v1::Assignment.
 inline constexpr char kAssignmentPayload[] = "kronserve.v1.Assignment";
+// With it, when layers of the call have other owners: a v1::LayersElsewhere.
+inline constexpr char kElsewherePayload[] = "kronserve.v1.LayersElsewhere";
 
 }  // namespace kronserve::server
 

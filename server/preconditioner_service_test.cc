@@ -163,6 +163,11 @@ TEST_F(ServiceTest, OlderAssignmentGetsTheNewerOneInTheTrailers) {
   EXPECT_EQ(assignment.epoch(), 2u);
   EXPECT_EQ(assignment.owners(0).server(), "another");
   EXPECT_EQ(assignment.owners_size(), 2000);
+  const auto listed = trailers_.find("kronserve-elsewhere-bin");
+  ASSERT_NE(listed, trailers_.end());
+  v1::LayersElsewhere elsewhere;
+  ASSERT_TRUE(elsewhere.ParseFromString(listed->second));
+  EXPECT_THAT(elsewhere.layers(), ::testing::ElementsAre(0));
 }
 
 TEST_F(ServiceTest, FencesOfACallAreStatuses) {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -286,7 +287,8 @@ class ServerCore {
   absl::StatusOr<JobState*> FindJob(const v1::CallHeader& call, absl::Time now,
                                     Effects* effects);
   // JobState::CheckOwner() for every item whose layer exists; an item with
-  // another layer is refused by itself.
+  // another layer is refused by itself. kAborted lists all layers with other
+  // owners.
   template <typename Items>
   static absl::Status CheckOwners(const JobState& job,
                                   const v1::CallHeader& call,
@@ -328,15 +330,23 @@ template <typename Items>
 absl::Status ServerCore::CheckOwners(const JobState& job,
                                      const v1::CallHeader& call,
                                      const Items& items, Effects* effects) {
+  absl::Status refused;
+  std::set<int> elsewhere;
   for (const auto& item : items) {
     if (item.layer() < 0 || item.layer() >= job.config().layers_size()) {
       continue;
     }
     const absl::Status status = job.CheckOwner(call, item.layer());
     if (absl::IsUnavailable(status)) effects->behind = true;
-    if (!status.ok()) return status;
+    if (absl::IsAborted(status)) elsewhere.insert(item.layer());
+    if (refused.ok()) refused = status;
   }
-  return absl::OkStatus();
+  if (elsewhere.empty()) return refused;
+  v1::LayersElsewhere payload;
+  payload.mutable_layers()->Add(elsewhere.begin(), elsewhere.end());
+  refused.SetPayload(kElsewherePayload,
+                     absl::Cord(payload.SerializeAsString()));
+  return refused;
 }
 
 // "layer 'fc1', factor A, step 7": how messages name a contribution.

@@ -101,6 +101,11 @@ TEST_F(MovesTest, OldOwnerNamesTheNewOneForStepsFromTheCut) {
   ASSERT_TRUE(attached.ParseFromString(std::string(*payload)));
   EXPECT_EQ(attached.epoch(), 2u);
   EXPECT_EQ(attached.owners(0).source(), "s0");
+  v1::LayersElsewhere elsewhere;
+  const auto listed = push.status().GetPayload(kElsewherePayload);
+  ASSERT_TRUE(listed.has_value());
+  ASSERT_TRUE(elsewhere.ParseFromString(std::string(*listed)));
+  EXPECT_THAT(elsewhere.layers(), ElementsAre(0));
   // The call was of step 2, so steps 0 and 1 are over.
   EXPECT_THAT(old_.executor.TakeTransfers(), SizeIs(1));
 }

@@ -117,6 +117,10 @@ class FakePreconditioner final : public v1::Preconditioner::Service {
   grpc::Status Abort(grpc::ServerContext* context) const {
     context->AddTrailingMetadata(kAssignmentMetadata,
                                  newer_.SerializeAsString());
+    v1::LayersElsewhere elsewhere;
+    elsewhere.add_layers(0);
+    context->AddTrailingMetadata(kElsewhereMetadata,
+                                 elsewhere.SerializeAsString());
     return grpc::Status(grpc::StatusCode::ABORTED, "another owner");
   }
 

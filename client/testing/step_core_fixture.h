@@ -19,8 +19,9 @@ inline const v1::PushFactorsResponse kNoResults;
 
 inline CallEnd Ended(absl::Status status) { return {std::move(status), {}}; }
 
-inline CallEnd Moved(v1::Assignment newer) {
-  return {absl::AbortedError("another owner"), std::move(newer)};
+inline CallEnd Moved(v1::Assignment newer, std::vector<int> elsewhere = {0}) {
+  return {absl::AbortedError("another owner"), std::move(newer),
+          std::move(elsewhere)};
 }
 
 // Rank 3 of job "job", whose two layers the servers of Assign() own.

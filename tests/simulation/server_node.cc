@@ -37,6 +37,11 @@ client::CallEnd EndOf(const absl::Status& status) {
     v1::Assignment newer;
     if (newer.ParseFromString(std::string(*payload))) end.newer = newer;
   }
+  if (const auto payload = status.GetPayload(server::kElsewherePayload)) {
+    v1::LayersElsewhere elsewhere;
+    elsewhere.ParseFromString(std::string(*payload));
+    end.elsewhere.assign(elsewhere.layers().begin(), elsewhere.layers().end());
+  }
   return end;
 }
 
