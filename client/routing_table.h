@@ -37,6 +37,8 @@ class RoutingTable {
   //                     table is unchanged.
   absl::StatusOr<bool> Adopt(const v1::Assignment& assignment);
 
+  int num_layers() const { return num_layers_; }
+
   // Makes the newest held epoch up to `agreed` active; never goes back.
   void Activate(uint64_t agreed);
 

@@ -393,19 +393,10 @@ bool StepCore::Reroutable(const Lane& lane, const CallEnd& end) const {
 std::vector<int> StepCore::HandedOver(const Lane& lane,
                                       const CallEnd& end) const {
   if (context_.routing->held_epoch() > lane.epoch) return {};
-  const auto of_lane = [&](int layer) {
-    const auto& [contributions, gradients] = lane.items;
-    return std::any_of(contributions.begin(), contributions.end(),
-                       [&](size_t i) {
-                         return request_.contributions[i].item.layer() == layer;
-                       }) ||
-           std::any_of(gradients.begin(), gradients.end(), [&](size_t i) {
-             return request_.gradients[i].item.layer() == layer;
-           });
-  };
   std::vector<int> handed_over;
   for (const int layer : end.elsewhere) {
-    if (of_lane(layer) && context_.routing->NewestOwner(layer) != lane.server) {
+    if (layer >= 0 && layer < context_.routing->num_layers() &&
+        context_.routing->NewestOwner(layer) != lane.server) {
       handed_over.push_back(layer);
     }
   }

@@ -196,7 +196,7 @@ TEST_F(StepCoreMovesTest, OnlyTheLayerThatWasHandedOverGoesToItsNewOwner) {
   ASSERT_THAT(effects.pushes, SizeIs(1));
   effects = core.OnPushDone(
       effects.pushes[0].id,
-      Moved(MakeAssignment(2, 1, {{"b", 50, "a"}, {"b", 50, "a"}}), {0}),
+      Moved(MakeAssignment(2, 1, {{"b", 50, "a"}, {"b", 50, "a"}}), {-1, 0, 2}),
       kNoResults, now_);
   ASSERT_THAT(effects.pushes, SizeIs(2));
   EXPECT_EQ(effects.pushes[0].call.target.server, "a");
