@@ -148,7 +148,14 @@ absl::Status SchedulerCore::CheckCut(const Job& job,
                                     "share: ",
                                     owner->state_recovery_message));
   }
-  if (!request.has_step()) return absl::OkStatus();
+  if (!request.has_step()) {
+    if (job.pace.known()) return absl::OkStatus();
+    // A cut chosen now might be past when its owners hear of it.
+    return absl::UnavailableError(
+        absl::StrCat("job '", job.name,
+                     "' has just begun, and how fast it steps is not known "
+                     "yet; retry in a second"));
+  }
   if (request.step() > kMaxNumber) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", request.step(), " is out of range"));

@@ -75,6 +75,25 @@ class CheckpointTest : public ::testing::Test {
   int64_t restarts_ = 0;
 };
 
+// 0.3 s after its first report nobody knows where the job will be.
+TEST_F(CheckpointTest, AJobThatHasJustBegunIsCutWhenItsPaceIsKnown) {
+  h_.JoinAll("young", 1);
+  ASSERT_THAT(h_.Beat("young", 0, 20, 1, 1), IsOk());
+  v1::CheckpointJobRequest request;
+  request.set_job("young");
+  request.set_id("c1");
+  h_.Advance(absl::Milliseconds(300));
+  EXPECT_THAT(h_.core->CheckpointJob(request, h_.now),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("'young'"), HasSubstr("retry"))));
+  h_.Advance(absl::Milliseconds(700));
+  ASSERT_THAT(h_.Beat("young", 0, 120, 1, 1), IsOk());
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const auto answer,
+                                 h_.core->CheckpointJob(request, h_.now));
+  // 100 steps a second, three heartbeats of 1 s, and 2.
+  EXPECT_EQ(answer.step(), 120 + 2 + 300);
+}
+
 TEST_F(CheckpointTest, IsCutAheadWrittenByAllAndCommittedOnce) {
   KRONSERVE_ASSERT_OK_AND_ASSIGN(auto answer, Checkpoint("c1"));
   EXPECT_EQ(answer.state(), v1::CHECKPOINT_STATE_WRITING);
@@ -198,7 +217,7 @@ TEST_F(CheckpointTest, AFileThatCannotBeWrittenFailsIt) {
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr("'c1'"), HasSubstr("disk full"))));
   h_.Start();
-  Train(1);
+  Train(2);
   EXPECT_THAT(Checkpoint("c1"),
               StatusIs(absl::StatusCode::kDataLoss, ::testing::_));
   h_.servers["s2"].checkpoint_status = absl::OkStatus();
@@ -263,7 +282,7 @@ TEST_F(CheckpointTest, ANewWorldOrSilentRanksFailIt) {
   EXPECT_THAT(Checkpoint("c1"), StatusIs(absl::StatusCode::kDataLoss,
                                          HasSubstr("world 1 ended")));
   world_ = 2;
-  Train(1);
+  Train(2);
   ASSERT_THAT(Checkpoint("c2"), IsOk());
   h_.Advance(absl::Seconds(10));
   EXPECT_THAT(Checkpoint("c2"), StatusIs(absl::StatusCode::kDataLoss,

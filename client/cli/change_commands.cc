@@ -36,9 +36,9 @@ void AddWait(OptionSet* set, ChangeOptions* options, const char* help) {
 // Asks by `ask` until `is_done(answer)`, through times in which nobody
 // answers.
 template <typename Ask, typename IsDone>
-auto PollUntil(const ChangeOptions& options, const Timing& timing,
-               const Ask& ask, const IsDone& is_done) -> decltype(ask()) {
-  const absl::Time deadline = timing.clock->Now() + options.wait_timeout;
+auto PollUntil(absl::Duration timeout, const Timing& timing, const Ask& ask,
+               const IsDone& is_done) -> decltype(ask()) {
+  const absl::Time deadline = timing.clock->Now() + timeout;
   for (;;) {
     auto answer = ask();
     if (answer.ok() ? is_done(*answer)
@@ -80,7 +80,7 @@ absl::StatusOr<std::string> Drain(const ChangeOptions& options,
     Progress progress(absl::StrCat("layers have left ", name),
                       context.progress_out, context.terminal);
     KRONSERVE_ASSIGN_OR_RETURN(
-        answer, PollUntil(options, context.timing, ask,
+        answer, PollUntil(options.wait_timeout, context.timing, ask,
                           [&](const v1::DrainServerResponse& now) {
                             const int64_t left = now.layers_left();
                             progress.Show(std::max(all - left, int64_t{0}),
@@ -146,7 +146,11 @@ absl::StatusOr<std::string> Checkpoint(const ChangeOptions& options,
   const auto ask = [&] {
     return context.scheduler->CheckpointJob(request, options.timeout);
   };
-  KRONSERVE_ASSIGN_OR_RETURN(v1::CheckpointJobResponse answer, ask());
+  // A job that has just begun asks for patience.
+  KRONSERVE_ASSIGN_OR_RETURN(
+      v1::CheckpointJobResponse answer,
+      PollUntil(options.timeout, context.timing, ask,
+                [](const v1::CheckpointJobResponse&) { return true; }));
   const std::string name = absl::StrCat("checkpoint '", request.id(),
                                         "' of job '", request.job(), "'");
   const auto complete = [](const v1::CheckpointJobResponse& now) {
@@ -156,7 +160,7 @@ absl::StatusOr<std::string> Checkpoint(const ChangeOptions& options,
     Progress progress(absl::StrCat("layers of ", name, " are written"),
                       context.progress_out, context.terminal);
     KRONSERVE_ASSIGN_OR_RETURN(
-        answer, PollUntil(options, context.timing, ask,
+        answer, PollUntil(options.wait_timeout, context.timing, ask,
                           [&](const v1::CheckpointJobResponse& now) {
                             progress.Show(now.layers_written(), now.layers());
                             return complete(now);

@@ -186,6 +186,21 @@ TEST_F(ChangeCommandsTest, CheckpointHasAnIdAndNoStepUnlessGiven) {
   EXPECT_FALSE(request.has_step());
 }
 
+TEST_F(ChangeCommandsTest, CheckpointWaitsForAJobThatHasJustBegun) {
+  scheduler_.checkpoint_job().answers = {
+      absl::UnavailableError("retry in a second"),
+      Written(0, v1::CHECKPOINT_STATE_WRITING)};
+  KRONSERVE_ASSERT_OK_AND_ASSIGN(const std::string text,
+                                 Run({"checkpoint", "mnist"}));
+  EXPECT_THAT(text, HasSubstr("is being written"));
+  EXPECT_THAT(scheduler_.checkpoint_job().requests, SizeIs(2));
+  // As long as --timeout allows, and no longer.
+  scheduler_.checkpoint_job().answers = {
+      absl::UnavailableError("retry in a second")};
+  EXPECT_THAT(Run({"checkpoint", "mnist", "--timeout=1s"}).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("retry")));
+}
+
 TEST_F(ChangeCommandsTest, CheckpointThatFailedSaysWhy) {
   scheduler_.checkpoint_job().answers = {
       Written(0, v1::CHECKPOINT_STATE_WRITING),
