@@ -289,7 +289,9 @@ TEST_F(OptionsTest, FileWithoutReadPermissionIsNamed) {
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
   // Root reads every file: be somebody else meanwhile.
   const uid_t user = geteuid();
-  if (user == 0) ASSERT_EQ(seteuid(65534), 0);
+  if (user == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
   EXPECT_THAT(Faults({"--config=" + path}),
               ElementsAre(HasSubstr("Permission denied")));
   ASSERT_EQ(seteuid(user), 0);

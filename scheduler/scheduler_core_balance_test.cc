@@ -77,7 +77,9 @@ TEST_F(BalanceTest, AFourthServerTakesItsQuarterOnce) {
   EXPECT_EQ(Epoch(), 2u);  // Once.
   const std::vector<std::string> after = Owners();
   for (size_t i = 0; i < after.size(); ++i) {
-    if (after[i] != before[i]) EXPECT_EQ(after[i], "s4");
+    if (after[i] != before[i]) {
+      EXPECT_EQ(after[i], "s4");
+    }
   }
   EXPECT_THAT(h_.JobNamed("j").moving(), IsEmpty());
   EXPECT_THAT(h_.JobNamed("j").recoveries(), ::testing::SizeIs(30));

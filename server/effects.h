@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kronserve/v1/preconditioner.pb.h"
+#include "kronserve/v1/scheduler.pb.h"
 #include "proto/tensor_chunks.h"
 #include "server/layer_snapshot.h"
 #include "server/tasks.h"

@@ -17,6 +17,7 @@
 #include "client/step_core.h"
 #include "client/suspects.h"
 #include "common/backoff.h"
+#include "kronserve/v1/scheduler.pb.h"
 #include "placement/delegates.h"
 #include "tests/simulation/environment.h"
 #include "tests/simulation/job_group.h"

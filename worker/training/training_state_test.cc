@@ -118,7 +118,9 @@ TEST(ShareTrainingState, NewRanksAndThoseAheadTakeThatOfTheRepeatedStep) {
     // 2.5 after one step of Adam at rate 0.1, whose first is the rate itself.
     EXPECT_NEAR(trainee.numbers[0], 2.4, 1e-5);
     EXPECT_EQ(trainee.optimizer->state().steps, 1);
-    if (rank == 2) EXPECT_EQ(trainee.numbers, before);
+    if (rank == 2) {
+      EXPECT_EQ(trainee.numbers, before);
+    }
   });
 }
 
