@@ -72,7 +72,7 @@ StepEffects StepCore::OnPushDone(uint64_t id, const CallEnd& end,
   if (AsksToRetry(end.status)) {
     RetryLater(lane, end.status, now);
   } else if (Reroutable(*lane, end)) {
-    Reroute(lane - lanes_.data(), HandedOver(*lane, end), now, &effects);
+    Reroute(lane - lanes_.data(), end.elsewhere, now, &effects);
   } else {
     lane->pushed = true;
     if (end.status.ok()) {
@@ -132,7 +132,7 @@ StepEffects StepCore::OnPreconditionDone(uint64_t id, const CallEnd& end,
                      "server '", lane->server,
                      "' ended the call without answering for this layer")));
   } else if (Reroutable(*lane, end)) {
-    Reroute(lane - lanes_.data(), HandedOver(*lane, end), now, &effects);
+    Reroute(lane - lanes_.data(), end.elsewhere, now, &effects);
   } else if (AsksToRetry(end.status)) {
     RetryLater(lane, end.status, now);
   } else if (absl::IsDeadlineExceeded(end.status)) {
@@ -382,32 +382,27 @@ void StepCore::Heard(Lane* lane, const CallEnd& end) {
   }
 }
 
+// By a newer assignment, or since the server has handed layers over already,
+// though the newest one names it for this step.
 bool StepCore::Reroutable(const Lane& lane, const CallEnd& end) const {
-  return absl::IsAborted(end.status) &&
-         (context_.routing->held_epoch() > lane.epoch ||
-          !HandedOver(lane, end).empty());
-}
-
-// The layers that a server which was asked by the newest assignment has handed
-// over already, though that names it for this step.
-std::vector<int> StepCore::HandedOver(const Lane& lane,
-                                      const CallEnd& end) const {
-  if (context_.routing->held_epoch() > lane.epoch) return {};
-  std::vector<int> handed_over;
-  for (const int layer : end.elsewhere) {
-    if (layer >= 0 && layer < context_.routing->num_layers() &&
-        context_.routing->NewestOwner(layer) != lane.server) {
-      handed_over.push_back(layer);
-    }
-  }
-  return handed_over;
+  const RoutingTable& routing = *context_.routing;
+  if (!absl::IsAborted(end.status)) return false;
+  if (routing.held_epoch() > lane.epoch) return true;
+  return std::any_of(end.elsewhere.begin(), end.elsewhere.end(),
+                     [&](int layer) {
+                       return layer >= 0 && layer < routing.num_layers() &&
+                              routing.NewestOwner(layer) != lane.server;
+                     });
 }
 
 // Ends the lane and sends what it still has by the newest assignment.
-void StepCore::Reroute(size_t index, const std::vector<int>& handed_over,
+void StepCore::Reroute(size_t index, const std::vector<int>& elsewhere,
                        absl::Time now, StepEffects* effects) {
   Lane& lane = lanes_[index];
   const uint64_t epoch = context_.routing->held_epoch();
+  // Of an older assignment it says nothing about the newest one.
+  const std::vector<int> handed_over =
+      lane.epoch == epoch ? elsewhere : std::vector<int>();
   lane.stage = Stage::kEnded;
   lane.call = 0;
   if (!lane.waited) return;

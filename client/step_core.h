@@ -181,8 +181,7 @@ class StepCore {
   void Precondition(Lane* lane, absl::Time now, StepEffects* effects);
   void Heard(Lane* lane, const CallEnd& end);
   bool Reroutable(const Lane& lane, const CallEnd& end) const;
-  std::vector<int> HandedOver(const Lane& lane, const CallEnd& end) const;
-  void Reroute(size_t lane, const std::vector<int>& handed_over, absl::Time now,
+  void Reroute(size_t lane, const std::vector<int>& elsewhere, absl::Time now,
                StepEffects* effects);
   void RetryLater(Lane* lane, const absl::Status& status, absl::Time now);
   void GiveUp(Lane* lane, const absl::Status& status);

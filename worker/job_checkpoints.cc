@@ -30,14 +30,14 @@ std::string TrainerFile(const std::string& directory, const std::string& job,
 absl::StatusOr<int64_t> ReadTrainerFile(const std::string& path,
                                         const TrainingStateParts& parts) {
   const auto bytes = checkpoint::ReadTrainerBytes(path);
-  if (!bytes.ok()) {
-    return absl::Status(
-        bytes.status().code(),
+  if (absl::IsNotFound(bytes.status())) {
+    return absl::NotFoundError(
         absl::StrCat("trainer's part of the checkpoint: ",
                      std::string(bytes.status().message()),
                      ": was the checkpoint completed, and is the directory "
                      "the one of its run?"));
   }
+  KRONSERVE_RETURN_IF_ERROR(bytes.status());
   const auto next_step = DecodeTrainingState(*bytes, parts);
   if (next_step.ok()) return next_step;
   return absl::Status(
