@@ -58,8 +58,13 @@ class EtcdProcess {
   // kill -9, as a power cut.
   void Kill() { End(SIGKILL); }
 
-  // SIGSTOP and SIGCONT: connections stay, nobody answers.
-  void Freeze() { kill(pid_, SIGSTOP); }
+  // SIGSTOP and SIGCONT: connections stay, nobody answers. The signal alone
+  // returns before it is obeyed, and one more call may be answered.
+  void Freeze() {
+    kill(pid_, SIGSTOP);
+    int status = 0;
+    waitpid(pid_, &status, WUNTRACED);
+  }
   void Thaw() { kill(pid_, SIGCONT); }
 
   // Starts it on the same folder and ports, and waits until it answers.
