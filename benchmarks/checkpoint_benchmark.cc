@@ -200,11 +200,11 @@ class Drill {
       return newest.layer.has_value();
     };
     const bool plain_first = index % 2 == 0;
-    bool good = Both(plain_first, bytes, plain_write, &sums_.plain_write,
-                     store_write, &sums_.store_write);
+    bool good = Both(plain_first, bytes, {plain_write, &sums_.plain_write},
+                     {store_write, &sums_.store_write});
     DropFromCache(folder_);
-    good = good && Both(plain_first, bytes, plain_read, &sums_.plain_read,
-                        store_read, &sums_.store_read);
+    good = good && Both(plain_first, bytes, {plain_read, &sums_.plain_read},
+                        {store_read, &sums_.store_read});
     if (good && Equal(layer, *newest.layer)) return absl::OkStatus();
     return absl::DataLossError(
         absl::StrCat("layer '", layer.meta.layer().name(),
@@ -215,25 +215,27 @@ class Drill {
   int layers() const { return config_.layers_size(); }
 
  private:
-  using Call = std::function<bool()>;
+  // What is timed, and where its time is added.
+  struct Work {
+    std::function<bool()> call;
+    Sum* sum;
+  };
 
   std::string Plain(int index) const {
     return absl::StrCat(folder_, "/plain", index);
   }
 
-  static bool Timed(const Call& call, int64_t bytes, Sum* sum) {
+  static bool Timed(const Work& work, int64_t bytes) {
     bool good = false;
-    sum->seconds += Seconds([&] { good = call(); });
-    sum->bytes += bytes;
+    work.sum->seconds += Seconds([&] { good = work.call(); });
+    work.sum->bytes += bytes;
     return good;
   }
 
-  static bool Both(bool in_order, int64_t bytes, const Call& first,
-                   Sum* first_sum, const Call& second, Sum* second_sum) {
-    if (!in_order) {
-      return Timed(second, bytes, second_sum) && Timed(first, bytes, first_sum);
-    }
-    return Timed(first, bytes, first_sum) && Timed(second, bytes, second_sum);
+  static bool Both(bool in_order, int64_t bytes, const Work& first,
+                   const Work& second) {
+    if (!in_order) return Timed(second, bytes) && Timed(first, bytes);
+    return Timed(first, bytes) && Timed(second, bytes);
   }
 
   const std::string folder_;

@@ -87,17 +87,19 @@ void RemoveOldBackground(const std::string& layer_folder, int keep) {
 Newest ReadNewestBackground(const std::string& layer_folder,
                             const v1::JobConfig& config, int layer) {
   Newest newest;
-  for (int look = 0; look < kLooks; ++look) {
+  bool done = false;
+  for (int look = 0; look < kLooks && !done; ++look) {
     newest = Newest();
     const auto names = ListBackground(layer_folder);
-    if (!names.ok()) {
-      // Without a folder this layer has not been saved yet.
-      if (!absl::IsNotFound(names.status())) {
-        newest.skipped.emplace_back(names.status().message());
-      }
-      return newest;
+    if (names.ok()) {
+      done = ReadFirstGood(layer_folder, *names, config, layer, &newest);
+      continue;
     }
-    if (ReadFirstGood(layer_folder, *names, config, layer, &newest)) break;
+    // Without a folder this layer has not been saved yet.
+    if (!absl::IsNotFound(names.status())) {
+      newest.skipped.emplace_back(names.status().message());
+    }
+    done = true;
   }
   return newest;
 }

@@ -76,7 +76,8 @@ class LayerFileTest : public ::testing::Test {
       const std::function<void(v1::LayerSnapshot*)>& change) {
     v1::LayerSnapshot meta = sample_.meta;
     change(&meta);
-    return ReadOf(Forged(meta.SerializeAsString(), std::string(22 * 4, '\0')));
+    return ReadOf(
+        Forged(meta.SerializeAsString(), std::string(size_t{22} * 4, '\0')));
   }
 
   TemporaryFolder folder_;

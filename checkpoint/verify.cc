@@ -93,6 +93,15 @@ absl::Status AddCheckpoint(const std::string& path, std::vector<Found>* found) {
                                           "' of a job '", job_folder, "'"));
 }
 
+absl::Status AddJobs(const std::string& path,
+                     const std::vector<std::string>& jobs,
+                     std::vector<Found>* found) {
+  for (const std::string& job : jobs) {
+    KRONSERVE_RETURN_IF_ERROR(AddJob(Join(path, job), found));
+  }
+  return absl::OkStatus();
+}
+
 // What a folder is shows in what is in it, and only then in its name: DIR
 // itself may well be called "checkpoints".
 absl::StatusOr<std::vector<Found>> FindSets(std::string path) {
@@ -104,9 +113,7 @@ absl::StatusOr<std::vector<Found>> FindSets(std::string path) {
   if (!marked && IsJob(path)) {
     KRONSERVE_RETURN_IF_ERROR(AddJob(path, &found));
   } else if (FindJobs(path, &jobs)) {
-    for (const std::string& job : jobs) {
-      KRONSERVE_RETURN_IF_ERROR(AddJob(Join(path, job), &found));
-    }
+    KRONSERVE_RETURN_IF_ERROR(AddJobs(path, jobs, &found));
   } else if (IsJob(parent) &&
              (name == kBackgroundName || name == kCheckpointsName)) {
     KRONSERVE_RETURN_IF_ERROR(AddJob(parent, &found));
@@ -148,7 +155,7 @@ class Verifier {
 
   absl::Status Add(Found found) {
     set_ = std::move(found.set);
-    const absl::Status status =
+    absl::Status status =
         set_.background ? ReadRun(found.folder) : ReadCheckpoint(found.folder);
     report_.sets.push_back(set_);
     return status;

@@ -122,30 +122,36 @@ void Client::Drive(const Step& step, const Input& input) {
 }
 
 void Client::Execute(const Step& step, StepEffects effects) {
-  for (StepEffects::Push& push : effects.pushes) {
-    transport_->PushFactors(
-        std::move(push.call),
-        [this, step, id = push.id](const CallEnd& end,
-                                   const v1::PushFactorsResponse& response) {
-          Drive(step, [&](StepCore* core, absl::Time now) {
-            return core->OnPushDone(id, end, response, now);
-          });
-        });
-  }
+  for (StepEffects::Push& push : effects.pushes) Send(step, std::move(push));
   for (StepEffects::Precondition& precondition : effects.preconditions) {
-    transport_->Precondition(
-        std::move(precondition.call),
-        [this, step, id = precondition.id](LayerAnswer answer) {
-          Drive(step, [&](StepCore* core, absl::Time now) {
-            return core->OnLayer(id, std::move(answer), now);
-          });
-        },
-        [this, step, id = precondition.id](const CallEnd& end) {
-          Drive(step, [&](StepCore* core, absl::Time now) {
-            return core->OnPreconditionDone(id, end, now);
-          });
-        });
+    Send(step, std::move(precondition));
   }
+}
+
+void Client::Send(const Step& step, StepEffects::Push push) {
+  transport_->PushFactors(
+      std::move(push.call),
+      [this, step, id = push.id](const CallEnd& end,
+                                 const v1::PushFactorsResponse& response) {
+        Drive(step, [&](StepCore* core, absl::Time now) {
+          return core->OnPushDone(id, end, response, now);
+        });
+      });
+}
+
+void Client::Send(const Step& step, StepEffects::Precondition precondition) {
+  transport_->Precondition(
+      std::move(precondition.call),
+      [this, step, id = precondition.id](LayerAnswer answer) {
+        Drive(step, [&](StepCore* core, absl::Time now) {
+          return core->OnLayer(id, std::move(answer), now);
+        });
+      },
+      [this, step, id = precondition.id](const CallEnd& end) {
+        Drive(step, [&](StepCore* core, absl::Time now) {
+          return core->OnPreconditionDone(id, end, now);
+        });
+      });
 }
 
 void Client::LogChanges(const std::vector<Suspects::Change>& changes) const {
@@ -220,7 +226,7 @@ void Client::OnWorldLost(const absl::Status& why) {
   if (on_lost_) on_lost_();
 }
 
-void Client::OnLost(std::function<void()> callback) {
+void Client::OnLost(const std::function<void()>& callback) {
   {
     MutexLock lock(&lost_mu_);
     on_lost_ = callback;
@@ -245,8 +251,8 @@ void Client::TakeVote(int64_t step, const std::vector<bool>& silent,
   std::vector<Suspects::Change> changes;
   {
     MutexLock lock(&mu_);
-    client::TakeVote(step, silent, agreed, timing_.clock->Now(), &routing_,
-                     &suspects_);
+    client::TakeVote(step, silent, agreed, timing_.clock->Now(),
+                     {&routing_, &suspects_});
     changes = suspects_.TakeChanges();
   }
   LogChanges(changes);

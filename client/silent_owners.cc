@@ -16,7 +16,8 @@ std::vector<bool> SilentOwners(const RoutingTable& routing, int num_layers,
 }
 
 void TakeVote(int64_t step, const std::vector<bool>& silent, uint64_t epoch,
-              absl::Time now, RoutingTable* routing, Suspects* suspects) {
+              absl::Time now, Bearings bearings) {
+  const auto [routing, suspects] = bearings;
   std::map<std::string, bool> owners;
   for (size_t layer = 0; layer < silent.size(); ++layer) {
     owners[routing->Owner(static_cast<int>(layer), step,

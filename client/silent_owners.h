@@ -20,13 +20,19 @@ namespace kronserve::client {
 std::vector<bool> SilentOwners(const RoutingTable& routing, int num_layers,
                                int64_t step, const Suspects& suspects);
 
+// What a rank knows of the servers of its job.
+struct Bearings {
+  RoutingTable* routing = nullptr;
+  Suspects* suspects = nullptr;
+};
+
 // What follows from the vote on `step`, the same on all ranks: owners that any
 // rank cannot hear are suspects, the others are not; `epoch` becomes active;
 // and of servers that own nothing at the next step nothing is known any more.
 //
 //   silent  [layers], set where any rank said so.
 void TakeVote(int64_t step, const std::vector<bool>& silent, uint64_t epoch,
-              absl::Time now, RoutingTable* routing, Suspects* suspects);
+              absl::Time now, Bearings bearings);
 
 }  // namespace kronserve::client
 

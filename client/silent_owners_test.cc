@@ -23,7 +23,7 @@ struct Rank {
     return SilentOwners(routing, 3, 5, suspects);
   }
   void Take(const std::vector<bool>& silent, uint64_t epoch = 1) {
-    TakeVote(5, silent, epoch, kStart, &routing, &suspects);
+    TakeVote(5, silent, epoch, kStart, {&routing, &suspects});
   }
   RoutingTable routing{"job", 3};
   Suspects suspects;

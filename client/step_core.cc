@@ -151,22 +151,29 @@ StepEffects StepCore::OnAssignment(absl::Time now) {
     Lane& lane = lanes_[i];
     const bool waiting = lane.stage != Stage::kEnded && lane.call == 0;
     if (!waiting || routing.held_epoch() <= lane.epoch) continue;
-    for (const size_t gradient : lane.items.gradients) {
-      const int layer = request_.gradients[gradient].item.layer();
-      const std::string next = routing.NewestOwner(layer);
-      if (next == lane.server || routing.NewestSource(layer) == lane.server ||
-          routing.Owner(layer, request_.step, routing.held_epoch()) !=
-              lane.server) {
-        continue;
-      }
-      FallBack({gradient}, v1::FALLBACK_REASON_UNREACHABLE,
-               absl::StrCat(
-                   "server '", lane.server, "' does not answer; server '", next,
-                   "' owns the layer from a later step: ", Text(lane.last)));
-    }
+    GiveUpLeaving(lane);
     Reroute(i, {}, now, &effects);
   }
   return effects;
+}
+
+// Answers the gradients whose layers `lane`'s server owns at this step only:
+// it does not answer, and another starts anew with them later.
+void StepCore::GiveUpLeaving(const Lane& lane) {
+  const RoutingTable& routing = *context_.routing;
+  for (const size_t gradient : lane.items.gradients) {
+    const int layer = request_.gradients[gradient].item.layer();
+    const std::string next = routing.NewestOwner(layer);
+    if (next == lane.server || routing.NewestSource(layer) == lane.server ||
+        routing.Owner(layer, request_.step, routing.held_epoch()) !=
+            lane.server) {
+      continue;
+    }
+    FallBack({gradient}, v1::FALLBACK_REASON_UNREACHABLE,
+             absl::StrCat(
+                 "server '", lane.server, "' does not answer; server '", next,
+                 "' owns the layer from a later step: ", Text(lane.last)));
+  }
 }
 
 void StepCore::Abandon(const absl::Status& why) {

@@ -144,7 +144,7 @@ class StepCore {
     std::vector<size_t> gradients;
   };
   struct Lane {
-    explicit Lane(Backoff backoff) : backoff(std::move(backoff)) {}
+    explicit Lane(Backoff backoff) : backoff(backoff) {}
     std::string server;
     uint64_t epoch = 0;
     Items items;
@@ -185,6 +185,7 @@ class StepCore {
                StepEffects* effects);
   void RetryLater(Lane* lane, const absl::Status& status, absl::Time now);
   void GiveUp(Lane* lane, const absl::Status& status);
+  void GiveUpLeaving(const Lane& lane);
   void Spent(Lane* lane, absl::Time now);
   void TickLane(Lane* lane, absl::Time now, StepEffects* effects);
   void FallBack(const std::vector<size_t>& gradients, v1::FallbackReason reason,

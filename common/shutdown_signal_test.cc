@@ -53,6 +53,7 @@ TEST_F(ShutdownSignalTest, AThreadThatDoesNotBlockDoesNotEndTheProcess) {
   std::thread thread([&signals] {
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     // Directed at this thread, so that no other one can take it.
+    // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it is waited for.
     pthread_kill(pthread_self(), SIGTERM);
   });
   EXPECT_EQ(WaitForShutdownSignal(absl::Seconds(30)), SIGTERM);

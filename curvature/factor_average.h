@@ -21,14 +21,21 @@ enum class FactorInit { kWarm, kIdentity, kFirst };
 //   kFirst     1 at k = 1, then 1 - decay
 double WeightOnNew(FactorInit init, double factor_decay, int64_t k);
 
+// How a layer's averages move.
+struct AverageRule {
+  FactorInit init = FactorInit::kWarm;
+  double factor_decay = 0.95;
+};
+
 // average := (1 - w) average + w batch, element by element.
 //
+//   k        this is the k-th (from 1) merged round.
 //   average  packed [PackedSize(d)]; empty before the first round: then it
 //            starts as the identity (kIdentity) or as zero (the others, whose
 //            first weight is 1).
 //   batch    packed, same size, already divided by its rows.
 template <typename T>
-void UpdateAverage(FactorInit init, double factor_decay, int64_t k, int64_t d,
+void UpdateAverage(const AverageRule& rule, int64_t k, int64_t d,
                    const std::vector<T>& batch, std::vector<T>* average);
 
 }  // namespace kronserve::curvature

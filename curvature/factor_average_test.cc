@@ -31,7 +31,7 @@ TEST(WeightOnNewTest, IdentityAndFirst) {
 
 TEST(UpdateAverageTest, IdentityStartsAtTheIdentity) {
   std::vector<double> average;
-  UpdateAverage<double>(FactorInit::kIdentity, 0.75, 1, 2, {4, 8, 12},
+  UpdateAverage<double>({FactorInit::kIdentity, 0.75}, 1, 2, {4, 8, 12},
                         &average);
   // 0.75 (1, 0, 1) + 0.25 (4, 8, 12).
   EXPECT_THAT(average, ElementsAre(1.75, 2, 3.75));
@@ -40,9 +40,9 @@ TEST(UpdateAverageTest, IdentityStartsAtTheIdentity) {
 TEST(UpdateAverageTest, OthersStartWithTheFirstBatch) {
   for (const FactorInit init : {FactorInit::kWarm, FactorInit::kFirst}) {
     std::vector<float> average;
-    UpdateAverage<float>(init, 0.5, 1, 2, {4, 8, 12}, &average);
+    UpdateAverage<float>({init, 0.5}, 1, 2, {4, 8, 12}, &average);
     EXPECT_THAT(average, ElementsAre(4, 8, 12));
-    UpdateAverage<float>(init, 0.5, 2, 2, {0, 0, 2}, &average);
+    UpdateAverage<float>({init, 0.5}, 2, 2, {0, 0, 2}, &average);
     EXPECT_THAT(average, ElementsAre(2, 4, 7));
   }
 }
@@ -52,7 +52,7 @@ TEST(UpdateAverageTest, OthersStartWithTheFirstBatch) {
 TEST(UpdateAverageTest, AThousandSmallStepsAddUpInFloat) {
   std::vector<float> average;
   for (int64_t k = 1; k <= 1000; ++k) {
-    UpdateAverage<float>(FactorInit::kIdentity, 0.999, k, 1, {2}, &average);
+    UpdateAverage<float>({FactorInit::kIdentity, 0.999}, k, 1, {2}, &average);
   }
   EXPECT_NEAR(average[0], 1.632305, 1e-4);
 }
@@ -68,8 +68,8 @@ void ExpectGoldenAverages() {
     std::vector<T> average_a, average_g;
     for (const auto& [k, name] : {std::pair{1, "after_1_update"},
                                   std::pair{2, "after_2_updates_same_batch"}}) {
-      UpdateAverage<T>(FactorInit::kIdentity, decay, k, 4, a, &average_a);
-      UpdateAverage<T>(FactorInit::kIdentity, decay, k, 2, g, &average_g);
+      UpdateAverage<T>({FactorInit::kIdentity, decay}, k, 4, a, &average_a);
+      UpdateAverage<T>({FactorInit::kIdentity, decay}, k, 2, g, &average_g);
       const double tolerance = testing::GoldenTolerance<T>();
       testing::ExpectClose(average_a, testing::ToPacked<double>(ema[name]["A"]),
                            tolerance, name);
@@ -85,9 +85,9 @@ TEST(UpdateAverageTest, GoldenInFloat) { ExpectGoldenAverages<float>(); }
 TEST(UpdateAverageTest, SizesThatDoNotFitEndTheProcess) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::vector<float> average = {1, 2};
-  EXPECT_DEATH(
-      UpdateAverage<float>(FactorInit::kWarm, 0.5, 2, 2, {4, 8, 12}, &average),
-      "average of 2 and batch of 3 elements");
+  const AverageRule rule = {FactorInit::kWarm, 0.5};
+  EXPECT_DEATH(UpdateAverage<float>(rule, 2, 2, {4, 8, 12}, &average),
+               "average of 2 and batch of 3 elements");
   EXPECT_DEATH(WeightOnNew(FactorInit::kWarm, 0.5, 0), "count from 1");
 }
 

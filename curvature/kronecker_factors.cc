@@ -112,18 +112,26 @@ void CopyKernelRow(const T* image_row, int64_t first_x,
 template <typename T>
 void UnfoldPosition(const T* image, const ConvGeometry& geometry,
                     int64_t first_y, int64_t first_x, T* to) {
-  for (int64_t channel = 0; channel < geometry.in_channels; ++channel) {
-    for (int64_t k = 0; k < geometry.kernel_height; ++k) {
-      const int64_t y = first_y + k * geometry.dilation;
-      if (y < 0 || y >= geometry.in_height) {
-        std::fill(to, to + geometry.kernel_width, T{0});
-      } else {
-        CopyKernelRow(
-            image + (channel * geometry.in_height + y) * geometry.in_width,
-            first_x, geometry, to);
-      }
-      to += geometry.kernel_width;
+  const int64_t rows = geometry.in_channels * geometry.kernel_height;
+  for (int64_t row = 0; row < rows; ++row, to += geometry.kernel_width) {
+    const int64_t channel = row / geometry.kernel_height;
+    const int64_t k = row % geometry.kernel_height;
+    const int64_t y = first_y + k * geometry.dilation;
+    if (y < 0 || y >= geometry.in_height) {
+      std::fill(to, to + geometry.kernel_width, T{0});
+      continue;
     }
+    CopyKernelRow(
+        image + (channel * geometry.in_height + y) * geometry.in_width, first_x,
+        geometry, to);
+  }
+}
+
+// to := from^T.
+template <typename T>
+void Transposed(ConstMatrixView<T> from, MatrixView<T> to) {
+  for (int64_t row = 0; row < to.rows; ++row) {
+    for (int64_t col = 0; col < to.cols; ++col) to(row, col) = from(col, row);
   }
 }
 
@@ -131,18 +139,16 @@ void UnfoldPosition(const T* image, const ConvGeometry& geometry,
 
 template <typename T>
 void AddFactorSum(const FactorSum<T>& other, FactorSum<T>* sum) {
-  if (sum->packed.empty()) {
-    sum->packed = other.packed;
-  } else if (!other.packed.empty()) {
-    KRONSERVE_CHECK(other.packed.size() == sum->packed.size(),
-                    absl::StrCat("sums of ", other.packed.size(), " and ",
-                                 sum->packed.size(), " elements"));
-    for (size_t i = 0; i < sum->packed.size(); ++i) {
-      sum->packed[i] += other.packed[i];
-    }
-  }
   sum->loss_rows += other.loss_rows;
   sum->rows += other.rows;
+  if (other.packed.empty()) return;
+  if (sum->packed.empty()) sum->packed.resize(other.packed.size(), T{0});
+  KRONSERVE_CHECK(other.packed.size() == sum->packed.size(),
+                  absl::StrCat("sums of ", other.packed.size(), " and ",
+                               sum->packed.size(), " elements"));
+  for (size_t i = 0; i < sum->packed.size(); ++i) {
+    sum->packed[i] += other.packed[i];
+  }
 }
 
 template <typename T>
@@ -183,21 +189,21 @@ void UnfoldPatches(const T* image, const ConvGeometry& geometry,
 }
 
 template <typename T>
-void AccumulateConvInput(DenseKernels<T>& kernels, const T* images,
-                         int64_t batch, const ConvGeometry& geometry,
+void AccumulateConvInput(DenseKernels<T>& kernels, const ConvInputs<T>& inputs,
                          bool has_bias, int64_t loss_rows, FactorSum<T>* sum) {
+  const ConvGeometry& geometry = inputs.geometry;
   const int64_t width = geometry.patch_size();
   const int64_t positions = geometry.out_height() * geometry.out_width();
   const int64_t image_size =
       geometry.in_channels * geometry.in_height * geometry.in_width;
-  const int64_t per_block = ImagesPerBlock(batch, positions);
+  const int64_t per_block = ImagesPerBlock(inputs.batch, positions);
   GramAccumulator<T> gram(kernels, 1, width, has_bias);
   Scratch<T> patches(per_block * positions, width);
-  for (int64_t first = 0; first < batch; first += per_block) {
-    const int64_t count = std::min(per_block, batch - first);
+  for (int64_t first = 0; first < inputs.batch; first += per_block) {
+    const int64_t count = std::min(per_block, inputs.batch - first);
     for (int64_t i = 0; i < count; ++i) {
       UnfoldPatches<T>(
-          images + (first + i) * image_size, geometry,
+          inputs.images + (first + i) * image_size, geometry,
           {patches.view.data + i * positions * width, positions, width});
     }
     gram.Add({patches.view.data, count * positions, width});
@@ -207,26 +213,22 @@ void AccumulateConvInput(DenseKernels<T>& kernels, const T* images,
 
 template <typename T>
 void AccumulateConvOutputGradient(DenseKernels<T>& kernels,
-                                  const T* hook_gradients, int64_t batch,
-                                  int64_t d_out, int64_t positions,
+                                  const ConvOutputs<T>& outputs,
                                   int64_t loss_rows, FactorSum<T>* sum) {
   const double n = static_cast<double>(loss_rows);
-  const int64_t per_block = ImagesPerBlock(batch, positions);
-  GramAccumulator<T> gram(kernels, n * n, d_out, /*has_bias=*/false);
-  Scratch<T> rows(per_block * positions, d_out);
-  for (int64_t first = 0; first < batch; first += per_block) {
-    const int64_t count = std::min(per_block, batch - first);
+  const int64_t image_size = outputs.d_out * outputs.positions;
+  const int64_t per_block = ImagesPerBlock(outputs.batch, outputs.positions);
+  GramAccumulator<T> gram(kernels, n * n, outputs.d_out, /*has_bias=*/false);
+  Scratch<T> rows(per_block * outputs.positions, outputs.d_out);
+  for (int64_t first = 0; first < outputs.batch; first += per_block) {
+    const int64_t count = std::min(per_block, outputs.batch - first);
     for (int64_t i = 0; i < count; ++i) {
-      const ConstMatrixView<T> from(
-          hook_gradients + (first + i) * d_out * positions, d_out, positions);
-      for (int64_t position = 0; position < positions; ++position) {
-        for (int64_t channel = 0; channel < d_out; ++channel) {
-          rows.view(i * positions + position, channel) =
-              from(channel, position);
-        }
-      }
+      Transposed<T>(
+          {outputs.hook_gradients + (first + i) * image_size, outputs.d_out,
+           outputs.positions},
+          {rows.view.data + i * image_size, outputs.positions, outputs.d_out});
     }
-    gram.Add({rows.view.data, count * positions, d_out});
+    gram.Add({rows.view.data, count * outputs.positions, outputs.d_out});
   }
   gram.Finish(loss_rows, sum);
 }
@@ -238,12 +240,10 @@ void AccumulateConvOutputGradient(DenseKernels<T>& kernels,
   template void AccumulateOutputGradient(DenseKernels<T>&, ConstMatrixView<T>, \
                                          int64_t, FactorSum<T>*);              \
   template void UnfoldPatches(const T*, const ConvGeometry&, MatrixView<T>);   \
-  template void AccumulateConvInput(DenseKernels<T>&, const T*, int64_t,       \
-                                    const ConvGeometry&, bool, int64_t,        \
-                                    FactorSum<T>*);                            \
-  template void AccumulateConvOutputGradient(DenseKernels<T>&, const T*,       \
-                                             int64_t, int64_t, int64_t,        \
-                                             int64_t, FactorSum<T>*);
+  template void AccumulateConvInput(DenseKernels<T>&, const ConvInputs<T>&,    \
+                                    bool, int64_t, FactorSum<T>*);             \
+  template void AccumulateConvOutputGradient(                                  \
+      DenseKernels<T>&, const ConvOutputs<T>&, int64_t, FactorSum<T>*);
 
 KRONSERVE_INSTANTIATE(float)
 KRONSERVE_INSTANTIATE(double)

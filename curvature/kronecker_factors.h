@@ -54,18 +54,34 @@ template <typename T>
 void UnfoldPatches(const T* image, const ConvGeometry& geometry,
                    linalg::MatrixView<T> patches);
 
-// As AccumulateInput() for a convolution over `batch` images, one image
-// unfolded at a time: rows grows by batch * out_height * out_width.
+// The images that a convolution saw.
 template <typename T>
-void AccumulateConvInput(linalg::DenseKernels<T>& kernels, const T* images,
-                         int64_t batch, const ConvGeometry& geometry,
-                         bool has_bias, int64_t loss_rows, FactorSum<T>* sum);
+struct ConvInputs {
+  const T* images;  // [batch, in_channels, in_height, in_width]
+  int64_t batch;
+  const ConvGeometry& geometry;
+};
 
-// As AccumulateOutputGradient() for gradients [batch, d_out, positions].
+// The gradients of its outputs.
+template <typename T>
+struct ConvOutputs {
+  const T* hook_gradients;  // [batch, d_out, positions]
+  int64_t batch;
+  int64_t d_out;
+  int64_t positions;
+};
+
+// As AccumulateInput() for a convolution, one image unfolded at a time: rows
+// grows by batch * out_height * out_width.
+template <typename T>
+void AccumulateConvInput(linalg::DenseKernels<T>& kernels,
+                         const ConvInputs<T>& inputs, bool has_bias,
+                         int64_t loss_rows, FactorSum<T>* sum);
+
+// As AccumulateOutputGradient() for a convolution.
 template <typename T>
 void AccumulateConvOutputGradient(linalg::DenseKernels<T>& kernels,
-                                  const T* hook_gradients, int64_t batch,
-                                  int64_t d_out, int64_t positions,
+                                  const ConvOutputs<T>& outputs,
                                   int64_t loss_rows, FactorSum<T>* sum);
 
 }  // namespace kronserve::curvature

@@ -138,10 +138,9 @@ TYPED_TEST(KroneckerFactorsTest, GoldenConvolution) {
     UnfoldPatches<T>(image.values.data(), geometry, patches.view());
     const Matrix<T> expected =
         ToMatrix<T>(golden["expected"]["patches"][sample]);
-    for (int position = 0; position < 4; ++position) {
-      for (int i = 0; i < 4; ++i) {
-        EXPECT_EQ(patches(position, i), expected(position, i));
-      }
+    // The example's patches end with the 1 of the bias.
+    for (int64_t i = 0; i < patches.size(); ++i) {
+      EXPECT_EQ(patches.values[i], expected(i / 4, i % 4));
     }
     for (int channel = 0; channel < 2; ++channel) {
       const Matrix<T> hooks =
@@ -151,10 +150,10 @@ TYPED_TEST(KroneckerFactorsTest, GoldenConvolution) {
     }
   }
   FactorSum<T> sum_a, sum_g;
-  AccumulateConvInput<T>(this->kernels(), images.data(), 2, geometry, true, 2,
+  AccumulateConvInput<T>(this->kernels(), {images.data(), 2, geometry}, true, 2,
                          &sum_a);
-  AccumulateConvOutputGradient<T>(this->kernels(), gradients.data(), 2, 2, 4, 2,
-                                  &sum_g);
+  AccumulateConvOutputGradient<T>(this->kernels(), {gradients.data(), 2, 2, 4},
+                                  2, &sum_g);
   EXPECT_EQ(sum_a.loss_rows, 2);
   EXPECT_EQ(sum_g.rows, 8);
   ExpectClose(sum_a.packed, ToPacked<double>(golden["expected"]["SA"]),
@@ -224,7 +223,8 @@ TYPED_TEST(KroneckerFactorsTest, NoRowsAddNothing) {
   ConvGeometry geometry;
   geometry.in_channels = geometry.in_height = geometry.in_width = 1;
   FactorSum<T> conv;
-  AccumulateConvInput<T>(this->kernels(), nullptr, 0, geometry, true, 0, &conv);
+  AccumulateConvInput<T>(this->kernels(), {nullptr, 0, geometry}, true, 0,
+                         &conv);
   EXPECT_THAT(conv.packed, ElementsAre(0, 0, 0));
   EXPECT_EQ(conv.rows, 0);
 }
@@ -239,11 +239,11 @@ TYPED_TEST(KroneckerFactorsTest, PointwiseConvolutionEqualsLinear) {
   geometry.in_height = geometry.in_width = 1;
   FactorSum<T> linear_a, conv_a, linear_g, conv_g;
   AccumulateInput<T>(this->kernels(), rows.view(), true, 20, &linear_a);
-  AccumulateConvInput<T>(this->kernels(), rows.values.data(), 20, geometry,
+  AccumulateConvInput<T>(this->kernels(), {rows.values.data(), 20, geometry},
                          true, 20, &conv_a);
   AccumulateOutputGradient<T>(this->kernels(), rows.view(), 20, &linear_g);
-  AccumulateConvOutputGradient<T>(this->kernels(), rows.values.data(), 20, 7, 1,
-                                  20, &conv_g);
+  AccumulateConvOutputGradient<T>(this->kernels(),
+                                  {rows.values.data(), 20, 7, 1}, 20, &conv_g);
   EXPECT_EQ(linear_a.packed, conv_a.packed);
   EXPECT_EQ(linear_g.packed, conv_g.packed);
   EXPECT_EQ(linear_a.rows, conv_a.rows);
@@ -261,13 +261,15 @@ TYPED_TEST(KroneckerFactorsTest, BlocksOfImagesAddUpToTheSameSum) {
   const int64_t positions = geometry.out_height() * geometry.out_width();
   ASSERT_EQ(positions, 144);
   const Matrix<T> images = linalg::testing::Cast<T>(
-      linalg::testing::RandomMatrix(kBatch, 2 * 144, 12));
+      linalg::testing::RandomMatrix(kBatch, int64_t{2} * 144, 12));
   FactorSum<T> together, one_by_one;
-  AccumulateConvInput<T>(this->kernels(), images.values.data(), kBatch,
-                         geometry, true, kBatch, &together);
+  AccumulateConvInput<T>(this->kernels(),
+                         {images.values.data(), kBatch, geometry}, true, kBatch,
+                         &together);
   for (int64_t i = 0; i < kBatch; ++i) {
-    AccumulateConvInput<T>(this->kernels(), images.values.data() + i * 288, 1,
-                           geometry, true, 1, &one_by_one);
+    AccumulateConvInput<T>(this->kernels(),
+                           {images.values.data() + i * 288, 1, geometry}, true,
+                           1, &one_by_one);
   }
   EXPECT_EQ(together.rows, kBatch * positions);
   EXPECT_EQ(one_by_one.rows, together.rows);

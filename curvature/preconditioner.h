@@ -54,6 +54,13 @@ struct RefreshTools {
   linalg::LinearAlgebra<double>* wide = nullptr;
 };
 
+// The average of one factor, as it is kept.
+template <typename T>
+struct PackedAverage {
+  const std::vector<T>& values;  // Packed upper triangle.
+  int64_t d;                     // Its side.
+};
+
 // Factorises the averages of one layer, climbing the ladder until a rung gives
 // a factorisation that is finite and reproduces its matrix on a sample vector.
 //   kInverse  working precision; double; eigendecomposition in double with
@@ -63,8 +70,8 @@ struct RefreshTools {
 //   kEigen    working precision; double. More damping would change nothing.
 // `method` stays what was asked for on every rung.
 //
-//   average_a, average_g  packed upper triangles; not modified: damping is
-//                         never written into a stored factor.
+// The averages are not modified: damping is never written into a stored factor.
+// With d_in the side of `a` and d_out that of `g`:
 //
 // Cost: kInverse (d_in^3 + d_out^3) / 3 flops, kEigen about 9 (d_in^3 +
 // d_out^3). Memory beside the result: one square matrix of the larger side; on
@@ -77,10 +84,7 @@ struct RefreshTools {
 //                        failed; the message tells each rung's error.
 template <typename T>
 absl::StatusOr<Factorization<T>> Refresh(RefreshTools<T> tools,
-                                         const std::vector<T>& average_a,
-                                         int64_t d_in,
-                                         const std::vector<T>& average_g,
-                                         int64_t d_out,
+                                         PackedAverage<T> a, PackedAverage<T> g,
                                          const RefreshOptions& options);
 
 // Computes V from the gradient D [d_out, d_in] in place of `gradient`.

@@ -156,9 +156,9 @@ TYPED_TEST(PreconditionerGoldenTest, NoDampingDrift) {
   const double decay = 1 - drift["weight_on_new"].get<double>();
   std::vector<T> average_a, average_g;
   for (int64_t k = 1; k <= 2; ++k) {
-    UpdateAverage<T>(FactorInit::kIdentity, decay, k, 4,
+    UpdateAverage<T>({FactorInit::kIdentity, decay}, k, 4,
                      ToPacked<T>(expected["A"]), &average_a);
-    UpdateAverage<T>(FactorInit::kIdentity, decay, k, 2,
+    UpdateAverage<T>({FactorInit::kIdentity, decay}, k, 2,
                      ToPacked<T>(expected["G"]), &average_g);
     ASSERT_TRUE(
         this->tools_

@@ -31,6 +31,7 @@ using ::testing::Each;
 using testing::ExpectClose;
 using ::testing::HasSubstr;
 using testing::MakeMatrix;
+using ::testing::Truly;
 
 // The three ways to damp.
 constexpr RefreshOptions Inverse(double damping) {
@@ -278,14 +279,14 @@ TYPED_TEST(PreconditionerTest, RankOneFactorMatchesTheExactOracle) {
 TYPED_TEST(PreconditionerTest, DampingAtTheEdgeOfPrecisionStaysFinite) {
   using T = typename TypeParam::Element;
   const std::vector<T> a = PackedDiagonal<T>({1, 1e-4, 1e-8, 1e-17});
+  const auto is_finite = [](T value) { return std::isfinite(value); };
   for (const double damping : {1e-3, 1e-8, 1e-16, 0.0}) {
     for (const RefreshOptions& options : AllForms(damping)) {
       KRONSERVE_ASSERT_OK_AND_ASSIGN(
           const auto result,
           this->tools_.Run(a, {1}, MakeMatrix<T>(1, 4, {1, 1, 1, 1}), options));
-      for (const T value : result.v.values) {
-        EXPECT_TRUE(std::isfinite(value)) << "damping " << damping;
-      }
+      EXPECT_THAT(result.v.values, Each(Truly(is_finite)))
+          << "damping " << damping;
       // Raised damping is flagged and said; none had to be raised here.
       EXPECT_EQ(result.factorization.rung, Rung::kDirect);
       EXPECT_EQ(result.factorization.damping, damping);
@@ -311,11 +312,12 @@ TYPED_TEST(PreconditionerTest, DeadInputFeature) {
   using T = typename TypeParam::Element;
   for (const double dead : {0.0, 1e-30}) {
     Matrix<double> a(6, 6);
+    a.values.assign(a.size(), 0.1);
     for (int64_t i = 0; i < 6; ++i) {
-      for (int64_t j = 0; j < 6; ++j) {
-        a(i, j) = i == 2 || j == 2 ? (i == j ? dead : 0) : (i == j ? 1 : 0.1);
-      }
+      a(i, i) = 1;
+      a(i, 2) = a(2, i) = 0;
     }
+    a(2, 2) = dead;
     const Matrix<T> gradient =
         linalg::testing::Cast<T>(linalg::testing::RandomMatrix(2, 6, 41));
     const std::vector<T> g = PackedDiagonal<T>({1, 2});
@@ -381,8 +383,8 @@ TYPED_TEST(PreconditionerTest, ZeroInZeroOutThenAsIfNothingHadHappened) {
     std::vector<T> average_a, average_g;
     const auto update = [&](int64_t k, const std::vector<T>& a,
                             const std::vector<T>& g) {
-      UpdateAverage<T>(FactorInit::kWarm, 0.95, k, 8, a, &average_a);
-      UpdateAverage<T>(FactorInit::kWarm, 0.95, k, 5, g, &average_g);
+      UpdateAverage<T>({FactorInit::kWarm, 0.95}, k, 8, a, &average_a);
+      UpdateAverage<T>({FactorInit::kWarm, 0.95}, k, 5, g, &average_g);
     };
     update(1, zero_a, zero_g);
     update(2, Packed<T>(this->a_), Packed<T>(this->g_));
@@ -404,8 +406,8 @@ TYPED_TEST(PreconditionerTest, RejectsBadCallsAndKeepsTheGradient) {
   for (const RefreshOptions& options : AllForms(0.1)) {
     KRONSERVE_ASSERT_OK_AND_ASSIGN(
         const auto factorization,
-        Refresh<T>(this->tools_.refresh(), Packed<T>(this->a_), 8,
-                   Packed<T>(this->g_), 5, options));
+        Refresh<T>(this->tools_.refresh(), {Packed<T>(this->a_), 8},
+                   {Packed<T>(this->g_), 5}, options));
     Matrix<T> v = this->gradient_;
     linalg::LinearAlgebra<T>& tools = this->tools_.working;
     EXPECT_THAT(
@@ -427,8 +429,8 @@ TYPED_TEST(PreconditionerTest, ReportsAResultThatIsNotFinite) {
   for (const RefreshOptions& options : AllForms(0.1)) {
     KRONSERVE_ASSERT_OK_AND_ASSIGN(
         const auto factorization,
-        Refresh<T>(this->tools_.refresh(), Packed<T>(this->a_), 8,
-                   Packed<T>(this->g_), 5, options));
+        Refresh<T>(this->tools_.refresh(), {Packed<T>(this->a_), 8},
+                   {Packed<T>(this->g_), 5}, options));
     Matrix<T> v = this->gradient_;
     v(2, 3) = std::numeric_limits<T>::quiet_NaN();
     EXPECT_THAT(

@@ -225,13 +225,11 @@ absl::Status CheckOptions(const RefreshOptions& options) {
 
 template <typename T>
 absl::StatusOr<Factorization<T>> Refresh(RefreshTools<T> tools,
-                                         const std::vector<T>& average_a,
-                                         int64_t d_in,
-                                         const std::vector<T>& average_g,
-                                         int64_t d_out,
+                                         PackedAverage<T> average_a,
+                                         PackedAverage<T> average_g,
                                          const RefreshOptions& options) {
-  const Side<T> a{"A", average_a, d_in};
-  const Side<T> g{"G", average_g, d_out};
+  const Side<T> a{"A", average_a.values, average_a.d};
+  const Side<T> g{"G", average_g.values, average_g.d};
   KRONSERVE_RETURN_IF_ERROR(CheckOptions(options));
   KRONSERVE_RETURN_IF_ERROR(CheckSize(a));
   KRONSERVE_RETURN_IF_ERROR(CheckSize(g));
@@ -240,11 +238,13 @@ absl::StatusOr<Factorization<T>> Refresh(RefreshTools<T> tools,
   return Ladder<T>(tools, a, g, options).Climb();
 }
 
-template absl::StatusOr<Factorization<float>> Refresh(
-    RefreshTools<float>, const std::vector<float>&, int64_t,
-    const std::vector<float>&, int64_t, const RefreshOptions&);
-template absl::StatusOr<Factorization<double>> Refresh(
-    RefreshTools<double>, const std::vector<double>&, int64_t,
-    const std::vector<double>&, int64_t, const RefreshOptions&);
+template absl::StatusOr<Factorization<float>> Refresh(RefreshTools<float>,
+                                                      PackedAverage<float>,
+                                                      PackedAverage<float>,
+                                                      const RefreshOptions&);
+template absl::StatusOr<Factorization<double>> Refresh(RefreshTools<double>,
+                                                       PackedAverage<double>,
+                                                       PackedAverage<double>,
+                                                       const RefreshOptions&);
 
 }  // namespace kronserve::curvature

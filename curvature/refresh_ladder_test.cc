@@ -216,7 +216,7 @@ TEST_F(RefreshLadderTest, NonFiniteAveragesAreRefusedAtOnce) {
 TEST_F(RefreshLadderTest, RejectsBadArguments) {
   const auto refresh = [this](int64_t d_in, int64_t d_out,
                               const RefreshOptions& options) {
-    return Refresh<float>(tools_.refresh(), {1, 0, 1}, d_in, {1}, d_out,
+    return Refresh<float>(tools_.refresh(), {{1, 0, 1}, d_in}, {{1}, d_out},
                           options);
   };
   const auto is_invalid = [](const char* words) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "linalg/matrix_view.h"
+#include "linalg/tiles.h"
 
 namespace kronserve::linalg {
 namespace {
@@ -37,18 +38,8 @@ void UnpackSymmetric(const T* packed, MatrixView<T> full) {
     const T* begin = packed + PackedIndex(n, row, row);
     std::copy(begin, begin + (n - row), full.data + row * n + row);
   }
-  // The mirror image in tiles: a whole column at a time would touch a new
-  // cache line with every element.
-  constexpr int64_t kTile = 32;
-  for (int64_t top = 0; top < n; top += kTile) {
-    for (int64_t left = 0; left <= top; left += kTile) {
-      for (int64_t row = top; row < std::min(top + kTile, n); ++row) {
-        for (int64_t col = left; col < std::min(left + kTile, row); ++col) {
-          full(row, col) = full(col, row);
-        }
-      }
-    }
-  }
+  VisitBelowDiagonal(
+      n, [&](int64_t row, int64_t col) { full(row, col) = full(col, row); });
 }
 
 template <typename T>

@@ -40,19 +40,22 @@ class SymmetricEigenContractTest : public testing::BackendTest<B> {
   // Largest entry of |Q diag(values) Q^T - M| and of |Q^T Q - I|, in double.
   double LargestError(const Matrix<double>& m) const {
     double worst = 0;
-    const int64_t n = m.rows;
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        double product = 0, gram = 0;
-        for (int64_t k = 0; k < n; ++k) {
-          product += double(vectors_(i, k)) * values_[k] * vectors_(j, k);
-          gram += double(vectors_(k, i)) * vectors_(k, j);
-        }
-        worst = std::max(worst, std::abs(product - m(i, j)));
-        worst = std::max(worst, std::abs(gram - (i == j ? 1 : 0)));
+    for (int64_t i = 0; i < m.rows; ++i) {
+      for (int64_t j = 0; j < m.cols; ++j) {
+        worst = std::max(worst, ErrorAt(m, i, j));
       }
     }
     return worst;
+  }
+
+  double ErrorAt(const Matrix<double>& m, int64_t i, int64_t j) const {
+    double product = 0, gram = 0;
+    for (int64_t k = 0; k < m.rows; ++k) {
+      product += double(vectors_(i, k)) * values_[k] * vectors_(j, k);
+      gram += double(vectors_(k, i)) * vectors_(k, j);
+    }
+    return std::max(std::abs(product - m(i, j)),
+                    std::abs(gram - (i == j ? 1 : 0)));
   }
 
   Matrix<T> vectors_;

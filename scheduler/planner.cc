@@ -58,6 +58,18 @@ void AddServers(const Job& job, const Membership& membership,
   }
 }
 
+// The server a layer is tied to; a pin binds while its server lives and is to
+// be used.
+int PinOf(const Job& job, int layer, const Problem& p) {
+  const auto pin = job.wishes.pins().find(layer);
+  if (pin == job.wishes.pins().end()) return placement::kNoServer;
+  const int server = p.IndexOf(pin->second);
+  if (server == placement::kNoServer || p.problem.servers[server].draining) {
+    return placement::kNoServer;
+  }
+  return server;
+}
+
 void AddLayers(const Job& job, int num_nodes, Problem* p) {
   for (int i = 0; i < job.config.layers_size(); ++i) {
     const v1::LayerSpec& spec = job.config.layers(i);
@@ -68,15 +80,7 @@ void AddLayers(const Job& job, int num_nodes, Problem* p) {
     layer.bytes = placement::PredictLayerBytes(memory);
     layer.workspace_bytes = placement::PredictWorkspaceBytes(memory);
     layer.owner = p->IndexOf(job.layers[i].owner);
-    // A pin binds while its server lives and is to be used.
-    const auto pin = job.wishes.pins().find(i);
-    if (pin != job.wishes.pins().end()) {
-      layer.pinned_to = p->IndexOf(pin->second);
-      if (layer.pinned_to != placement::kNoServer &&
-          p->problem.servers[layer.pinned_to].draining) {
-        layer.pinned_to = placement::kNoServer;
-      }
-    }
+    layer.pinned_to = PinOf(job, i, *p);
     const int source = p->IndexOf(job.layers[i].source);
     if (source != placement::kNoServer) {
       p->problem.servers[source].free_bytes -= layer.bytes;

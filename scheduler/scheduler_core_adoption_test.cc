@@ -58,7 +58,7 @@ class AdoptionTest : public ::testing::Test {
     v1::FinishJobRequest finish;
     finish.set_job("j");
     finish.set_world_version(world_version);
-    const absl::Status status = h_.core->FinishJob(finish, h_.now).status();
+    absl::Status status = h_.core->FinishJob(finish, h_.now).status();
     h_.Pump();
     return status;
   }

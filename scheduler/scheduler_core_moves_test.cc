@@ -252,18 +252,23 @@ struct Fault {
   bool Hits(Victim victim) const { return victims.count(victim) > 0; }
 };
 
+// The faults of one phase that hit a server.
+void AddServerFaults(const Phase& phase, Victim victim,
+                     std::vector<Fault>* faults) {
+  for (const bool restart : {false, true}) {
+    faults->push_back({phase, {victim}, restart});
+    faults->push_back({phase, {victim, Victim::kScheduler}, restart});
+  }
+}
+
 std::vector<Fault> Faults() {
   std::vector<Fault> faults;
   for (const Phase& phase :
        {Phase{"Decided"}, Phase{"Stored"}, Phase{"Announced"},
         Phase{"StepsOver"}, Phase{"HandedOver", true}, Phase{"Over", true}}) {
     faults.push_back({phase, {Victim::kScheduler}});
-    for (const Victim victim : {Victim::kSource, Victim::kReceiver}) {
-      for (const bool restart : {false, true}) {
-        faults.push_back({phase, {victim}, restart});
-        faults.push_back({phase, {victim, Victim::kScheduler}, restart});
-      }
-    }
+    AddServerFaults(phase, Victim::kSource, &faults);
+    AddServerFaults(phase, Victim::kReceiver, &faults);
   }
   return faults;
 }

@@ -70,7 +70,7 @@ void SchedulerRuntime::StartEffectsLocked() {
   for (Effect& effect : core_->TakeEffects()) {
     // A later start finds in the store what was decided, and resumes.
     if (stopping_) continue;
-    effects_->Submit([this, effect = std::move(effect)] { CarryOut(effect); });
+    effects_->Submit([this, effect = std::move(effect)] { Execute(effect); });
   }
 }
 
@@ -85,37 +85,45 @@ void SchedulerRuntime::AfterWrites(std::function<void()> task) {
   task();
 }
 
-void SchedulerRuntime::CarryOut(const Effect& effect) {
-  if (const auto* persist = std::get_if<PersistEffect>(&effect)) {
-    Done(persist->ticket, drop_writes_
-                              ? absl::AbortedError("another scheduler leads")
-                              : dependencies_.store->Write(persist->writes));
-  } else if (const auto* configure = std::get_if<ConfigureEffect>(&effect)) {
-    dependencies_.link->Configure(
-        *configure, [this, ticket = configure->ticket](
-                        const absl::Status& status) { Done(ticket, status); });
-  } else if (const auto* drop = std::get_if<DropEffect>(&effect)) {
-    dependencies_.link->Drop(
-        *drop, [this, ticket = drop->ticket](const absl::Status& status) {
-          Done(ticket, status);
+void SchedulerRuntime::Execute(const Effect& effect) {
+  std::visit([this](const auto& one) { CarryOut(one); }, effect);
+}
+
+void SchedulerRuntime::CarryOut(const PersistEffect& persist) {
+  Done(persist.ticket, drop_writes_
+                           ? absl::AbortedError("another scheduler leads")
+                           : dependencies_.store->Write(persist.writes));
+}
+
+void SchedulerRuntime::CarryOut(const ConfigureEffect& configure) {
+  dependencies_.link->Configure(configure, DoneWith(configure.ticket));
+}
+
+void SchedulerRuntime::CarryOut(const DropEffect& drop) {
+  dependencies_.link->Drop(drop, DoneWith(drop.ticket));
+}
+
+void SchedulerRuntime::CarryOut(const WriteCheckpointEffect& write) {
+  dependencies_.link->WriteCheckpoint(
+      write, [this, ticket = write.ticket](const auto& response) {
+        Run([&](SchedulerCore* core, absl::Time now) {
+          core->CheckpointWritten(ticket, response, now);
+          return true;
         });
-  } else if (const auto* write = std::get_if<WriteCheckpointEffect>(&effect)) {
-    dependencies_.link->WriteCheckpoint(
-        *write, [this, ticket = write->ticket](const auto& response) {
-          Run([&](SchedulerCore* core, absl::Time now) {
-            core->CheckpointWritten(ticket, response, now);
-            return true;
-          });
-        });
-  } else if (const auto* commit =
-                 std::get_if<CommitCheckpointEffect>(&effect)) {
-    dependencies_.link->CommitCheckpoint(
-        *commit, [this, ticket = commit->ticket](const absl::Status& status) {
-          Done(ticket, status);
-        });
-  } else if (const auto* line = std::get_if<LogEffect>(&effect)) {
-    Log(line->level, line->message);
-  }
+      });
+}
+
+void SchedulerRuntime::CarryOut(const CommitCheckpointEffect& commit) {
+  dependencies_.link->CommitCheckpoint(commit, DoneWith(commit.ticket));
+}
+
+void SchedulerRuntime::CarryOut(const LogEffect& line) {
+  Log(line.level, line.message);
+}
+
+std::function<void(const absl::Status&)> SchedulerRuntime::DoneWith(
+    uint64_t ticket) {
+  return [this, ticket](const absl::Status& status) { Done(ticket, status); };
 }
 
 void SchedulerRuntime::Done(uint64_t ticket, const absl::Status& status) {

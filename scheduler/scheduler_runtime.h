@@ -95,7 +95,14 @@ class SchedulerRuntime {
   void AfterWrites(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop() ABSL_LOCKS_EXCLUDED(mu_);
   void StartEffectsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CarryOut(const Effect& effect) ABSL_LOCKS_EXCLUDED(mu_);
+  void Execute(const Effect& effect) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const PersistEffect& persist) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const ConfigureEffect& configure) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const DropEffect& drop) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const WriteCheckpointEffect& write) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const CommitCheckpointEffect& commit) ABSL_LOCKS_EXCLUDED(mu_);
+  void CarryOut(const LogEffect& line);
+  std::function<void(const absl::Status&)> DoneWith(uint64_t ticket);
   void Done(uint64_t ticket, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
 

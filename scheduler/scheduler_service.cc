@@ -22,7 +22,7 @@ template <typename Response>
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
                                  absl::StatusOr<Response> result,
                                  Response* response) {
-  if (result.ok()) *response = *std::move(result);
+  if (result.ok()) response->Swap(&*result);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(Answer(result.status(), context));
   return reactor;
@@ -37,7 +37,7 @@ grpc::ServerUnaryReactor* FinishStored(grpc::CallbackServerContext* context,
                                        Response* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   runtime->RunStored(job, operation, [=](absl::StatusOr<Response> result) {
-    if (result.ok()) *response = *std::move(result);
+    if (result.ok()) response->Swap(&*result);
     reactor->Finish(Answer(result.status(), context));
   });
   return reactor;

@@ -18,16 +18,16 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using testing::CoreDriver;
 using testing::DefaultCoreOptions;
 using ::testing::HasSubstr;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::SyncOptions;
 
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 
 // A disk that does not finish a file while it is held.
 class HeldCalls final : public checkpoint::WriteCalls {

@@ -108,6 +108,23 @@ v1::CostCurve FitCostCurve(const std::vector<CostSample>& samples) {
   return MakeCurve(best[0], best[1], best[2]);
 }
 
+// Seconds of the fastest of as many factorisations as `budget` has time for.
+absl::StatusOr<double> FastestSeconds(linalg::SpdSolver<float>& solver,
+                                      int64_t side, absl::Duration budget,
+                                      const Clock& clock) {
+  const linalg::Matrix<float> m = MakeSpdMatrix(side);
+  linalg::Matrix<float> lower(side, side);
+  const absl::Time end = clock.Now() + budget;
+  absl::Duration best = absl::InfiniteDuration();
+  do {
+    const absl::Time start = clock.Now();
+    KRONSERVE_RETURN_IF_ERROR(solver.Factorize(m.view(), 0, lower.view()));
+    best = std::min(best, clock.Now() - start);
+    // The next one would take as long again.
+  } while (clock.Now() + best < end);
+  return std::max(absl::ToDoubleSeconds(best), 1e-9);
+}
+
 absl::StatusOr<v1::CostCurve> MeasureCostCurve(linalg::Device device,
                                                absl::Duration budget,
                                                const Clock& clock) {
@@ -117,18 +134,10 @@ absl::StatusOr<v1::CostCurve> MeasureCostCurve(linalg::Device device,
   constexpr double kShares[] = {0.2, 0.3, 0.5};
   std::vector<CostSample> samples;
   for (int i = 0; i < 3; ++i) {
-    const linalg::Matrix<float> m = MakeSpdMatrix(kSides[i]);
-    linalg::Matrix<float> lower(kSides[i], kSides[i]);
-    const absl::Time end = clock.Now() + kShares[i] * budget;
-    absl::Duration best = absl::InfiniteDuration();
-    do {
-      const absl::Time start = clock.Now();
-      KRONSERVE_RETURN_IF_ERROR(
-          tools.spd->Factorize(m.view(), 0, lower.view()));
-      best = std::min(best, clock.Now() - start);
-      // The next one would take as long again.
-    } while (clock.Now() + best < end);
-    samples.push_back({kSides[i], std::max(absl::ToDoubleSeconds(best), 1e-9)});
+    KRONSERVE_ASSIGN_OR_RETURN(
+        const double seconds,
+        FastestSeconds(*tools.spd, kSides[i], kShares[i] * budget, clock));
+    samples.push_back({kSides[i], seconds});
   }
   return FitCostCurve(samples);
 }

@@ -15,20 +15,20 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using testing::CoreDriver;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakeTensor;
 using testing::Place;
 using ::testing::SizeIs;
 using testing::SyncOptions;
 
 // A [2, 2], G [1, 1].
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 
 // The state of a layer after one round with A = 4 I, G = 1, damping 0.
 LayerContents ContentsAfterOneRound(const v1::JobOptions& options) {
@@ -127,9 +127,9 @@ TEST(LayerSnapshot, OptionsThatTheStateDoesNotDependOnMayDiffer) {
 TEST(LayerSnapshot, AnotherLayerOrMethodDoesNotFit) {
   const LayerImage image = PackLayer(ContentsAfterOneRound(SyncOptions()));
   constexpr auto kDiffers = absl::StatusCode::kFailedPrecondition;
-  EXPECT_THAT(UnpackLayer(image, MakeLayer("fc1", 1, 3), SyncOptions()),
+  EXPECT_THAT(UnpackLayer(image, SampleLayer("fc1", 1, 3), SyncOptions()),
               StatusIs(kDiffers, HasSubstr("[1, 3]")));
-  EXPECT_THAT(UnpackLayer(image, MakeLayer("fc2", 1, 2), SyncOptions()),
+  EXPECT_THAT(UnpackLayer(image, SampleLayer("fc2", 1, 2), SyncOptions()),
               StatusIs(kDiffers, HasSubstr("fc2")));
   EXPECT_THAT(UnpackLayer(image, kLayer, EigenOptions()),
               StatusIs(kDiffers, HasSubstr("method")));

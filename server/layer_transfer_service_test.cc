@@ -22,17 +22,17 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using testing::MakeCall;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::Piece;
 using testing::Place;
 using testing::SyncOptions;
 
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 
 // A server process and the calls of a test to it.
 class Server {

@@ -13,6 +13,7 @@
 namespace kronserve::server {
 namespace {
 
+using ::kronserve::testing::SampleLayer;
 using ::testing::AllOf;
 using testing::Answers;
 using testing::ChecksumOf;
@@ -23,7 +24,6 @@ using testing::kGradient;
 using testing::kSmall;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::Piece;
@@ -33,8 +33,8 @@ using testing::SyncOptions;
 TEST_F(ServiceTest, FactorsInPreconditionedGradientsOut) {
   // Packed A of 724 takes 1 MiB and a bit: several chunks; so does its
   // gradient.
-  const std::vector<v1::LayerSpec> layers = {MakeLayer("conv", 300, 301),
-                                             MakeLayer("fc", 724, 724)};
+  const std::vector<v1::LayerSpec> layers = {SampleLayer("conv", 300, 301),
+                                             SampleLayer("fc", 724, 724)};
   Serve(MakeJob(layers, 2, SyncOptions()));
   std::vector<Tensor> gradients;
   for (const v1::LayerSpec& layer : layers) {
@@ -143,7 +143,7 @@ TEST_F(ServiceTest, OlderAssignmentGetsTheNewerOneInTheTrailers) {
   // Large enough to pass gRPC's default limit of metadata.
   std::vector<v1::LayerSpec> layers;
   for (int i = 0; i < 2000; ++i) {
-    layers.push_back(MakeLayer(absl::StrCat("layer", i), 1, 1));
+    layers.push_back(SampleLayer(absl::StrCat("layer", i), 1, 1));
   }
   auto job = MakeJob(layers, 1, SyncOptions());
   Serve(job);

@@ -15,6 +15,7 @@
 namespace kronserve::server {
 namespace {
 
+using ::kronserve::testing::SampleLayer;
 using ::testing::AllOf;
 using testing::ChecksumOf;
 using testing::CoreDriver;
@@ -22,7 +23,6 @@ using ::testing::HasSubstr;
 using testing::kSmall;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::PackedIdentity;
@@ -82,7 +82,7 @@ TEST_F(ServiceTest, ClosedStepIsLate) {
 }
 
 TEST_F(ServiceTest, PushCancelledHalfWayStoresNothing) {
-  const v1::LayerSpec layer = MakeLayer("fc", 1, 724);
+  const v1::LayerSpec layer = SampleLayer("fc", 1, 724);
   Serve(MakeJob({layer}, 1, SyncOptions()));
   const auto pieces = MakeFactors(0, layer, 2, 3, 4);
   const auto messages = MakeMessages(MakePushHeader(0, 0, pieces), pieces);

@@ -45,7 +45,7 @@ struct SchedulerLink::Rpc {
             current = call;
           }
           v1::Scheduler::Stub stub(channel);
-          const grpc::Status status = (stub.*method)(call, request, response);
+          grpc::Status status = (stub.*method)(call, request, response);
           MutexLock lock(&mu);
           current = nullptr;
           return status;
@@ -165,7 +165,7 @@ absl::Status SchedulerLink::Register() {
   request.set_term_seen(term_seen);
   request.set_refresh_threads(options_.refresh_threads);
   v1::RegisterServerResponse response;
-  const absl::Status status =
+  absl::Status status =
       rpc_->Call(&v1::Scheduler::Stub::RegisterServer, request, &response);
   if (status.ok()) {
     if (response.heartbeat_ms() > 0) {
@@ -184,7 +184,7 @@ absl::Status SchedulerLink::Heartbeat() {
   request.set_name(options_.name);
   request.set_incarnation(options_.incarnation);
   v1::ServerHeartbeatResponse response;
-  const absl::Status status =
+  absl::Status status =
       rpc_->Call(&v1::Scheduler::Stub::ServerHeartbeat, request, &response);
   if (status.ok()) {
     callbacks_.term(response.term());

@@ -131,7 +131,7 @@ TEST_F(SchedulerLinkTest, FindsASchedulerThatComesBack) {
 }
 
 TEST_F(SchedulerLinkTest, HeartbeatSoonDoesNotWaitForThePeriod) {
-  scheduler_.SetHeartbeatMs(3600 * 1000);
+  scheduler_.SetHeartbeatMs(3'600'000);
   Serve();
   auto link = MakeLink(endpoint_->address());
   link->Start("x:1");

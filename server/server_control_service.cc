@@ -11,7 +11,7 @@ grpc::ServerUnaryReactor* ServerControlService::ConfigureJob(
     const v1::ConfigureJobRequest* request,
     v1::ConfigureJobResponse* response) {
   auto result = runtime_->ConfigureJob(*request);
-  if (result.ok()) *response = *std::move(result);
+  if (result.ok()) response->Swap(&*result);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(result.status()));
   return reactor;
@@ -30,7 +30,7 @@ grpc::ServerUnaryReactor* ServerControlService::WriteCheckpoint(
     const v1::WriteCheckpointRequest* request,
     v1::WriteCheckpointResponse* response) {
   auto result = runtime_->WriteCheckpoint(*request);
-  if (result.ok()) *response = *std::move(result);
+  if (result.ok()) response->Swap(&*result);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(result.status()));
   return reactor;

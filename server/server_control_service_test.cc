@@ -17,10 +17,10 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using testing::CoreDriver;
 using testing::kSmall;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::ServiceTest;
 using testing::SyncOptions;
 
@@ -31,7 +31,7 @@ TEST_F(ServiceTest, ControlCallsMapTheirErrors) {
   spoiled.mutable_config()->mutable_layers(0)->set_d_out(0);
   EXPECT_EQ(Configure(spoiled).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
-  auto huge = MakeJob({MakeLayer("huge", 1, 1 << 20)}, 1, SyncOptions());
+  auto huge = MakeJob({SampleLayer("huge", 1, 1 << 20)}, 1, SyncOptions());
   huge.mutable_config()->set_job("other");
   EXPECT_EQ(Configure(huge).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   v1::GetServerStatusResponse status = Status();

@@ -233,11 +233,7 @@ void ServerCore::FinishRefresh(
 void ServerCore::Tick(absl::Time now, Effects* effects) {
   for (auto& [name, job] : jobs_) {
     for (auto& [index, layer] : job->layers()) {
-      if (NextDeadlineOf(layer) > now) continue;
-      if (layer.handover.retry_at <= now) {
-        layer.handover.retry_at = absl::InfinitePast();
-      }
-      Advance(*job, layer, now, effects);
+      if (NextDeadlineOf(layer) <= now) TickLayer(*job, layer, now, effects);
     }
   }
   std::vector<uint64_t> expired;
@@ -245,6 +241,14 @@ void ServerCore::Tick(absl::Time now, Effects* effects) {
     if (request.deadline <= now) expired.push_back(id);
   }
   for (uint64_t id : expired) ExpireRequest(id, effects);
+}
+
+void ServerCore::TickLayer(JobState& job, HeldLayer& layer, absl::Time now,
+                           Effects* effects) {
+  if (layer.handover.retry_at <= now) {
+    layer.handover.retry_at = absl::InfinitePast();
+  }
+  Advance(job, layer, now, effects);
 }
 
 absl::Time ServerCore::NextDeadlineOf(const HeldLayer& layer) const {
@@ -292,25 +296,34 @@ v1::GetServerStatusResponse ServerCore::Status() const {
   return status;
 }
 
+namespace {
+
+v1::JobHeld HeldOf(const JobState& job) {
+  v1::JobHeld held;
+  held.set_epoch(job.epoch());
+  held.set_world_version(job.world_version());
+  for (const auto& [index, layer] : job.layers()) {
+    if (layer.is_to_leave()) {
+      held.add_leaving(index);
+    } else if (layer.is_awaited()) {
+      held.add_awaited(index);
+    }
+  }
+  for (const auto& [index, recovery] : job.recoveries()) {
+    *held.add_recoveries() = recovery;
+  }
+  if (const auto step = job.newest_step()) held.set_newest_step(*step);
+  return held;
+}
+
+}  // namespace
+
 std::vector<v1::JobHeld> ServerCore::Held(bool with_config) const {
   std::vector<v1::JobHeld> held;
   for (const auto& [name, job] : jobs_) {
-    v1::JobHeld& entry = held.emplace_back();
+    v1::JobHeld& entry = held.emplace_back(HeldOf(*job));
     entry.set_job(name);
-    entry.set_epoch(job->epoch());
-    entry.set_world_version(job->world_version());
-    for (const auto& [index, layer] : job->layers()) {
-      if (layer.is_to_leave()) {
-        entry.add_leaving(index);
-      } else if (layer.is_awaited()) {
-        entry.add_awaited(index);
-      }
-    }
-    for (const auto& [index, recovery] : job->recoveries()) {
-      *entry.add_recoveries() = recovery;
-    }
     if (with_config) *entry.mutable_config() = job->config();
-    if (const auto step = job->newest_step()) entry.set_newest_step(*step);
   }
   return held;
 }

@@ -270,10 +270,14 @@ class ServerCore {
                      const Screened& screened);
 
   // server_core_step.cc
+  struct NewRequest {
+    uint64_t id;
+    absl::Time deadline;
+  };
   ChunkAssembler::Slot OpenRequest(JobState& job,
                                    const v1::PreconditionHeader& header,
-                                   int item, absl::Time deadline,
-                                   uint64_t request, Effects* effects);
+                                   int item, const NewRequest& opened,
+                                   Effects* effects);
   void AnswerWaiting(JobState& job, HeldLayer& layer, Effects* effects);
   void RefuseWaiting(HeldLayer& layer, Effects* effects);
   void GiveAnswer(uint64_t request, const Answer& answer, Effects* effects);
@@ -294,6 +298,8 @@ class ServerCore {
                                   const v1::CallHeader& call,
                                   const Items& items, Effects* effects);
   HeldLayer* FindHeld(const LayerKey& key);
+  void TickLayer(JobState& job, HeldLayer& layer, absl::Time now,
+                 Effects* effects);
   // Lets a layer do all it can do now.
   void Advance(JobState& job, HeldLayer& layer, absl::Time now,
                Effects* effects);

@@ -137,7 +137,7 @@ TEST_F(MovesTest, SourceDeadTheReceiverBeginsAnew) {
   Step(old_, 0);
   Move(1);
   EXPECT_EQ(Push(new_, 0, 1), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
-  const uint64_t waiting = new_.Ask(0, 1, 0, 1, 2, kGradient);
+  const uint64_t waiting = new_.Ask(0, 1, {0, 1, 2, kGradient});
   const TransferTask sent = Sent();
   Place(&config_, 0, "s1", 3);
   ASSERT_THAT(new_.Configure(config_), IsOk());

@@ -14,6 +14,7 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using ::testing::_;
 using ::testing::AllOf;
@@ -26,13 +27,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakeTensor;
 using testing::Place;
 using ::testing::SizeIs;
 using testing::SyncOptions;
 
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 const Tensor kGradient = MakeTensor({12, -24});
 
 CoreOptions WithCheckpoints() {
@@ -59,7 +59,7 @@ class CheckpointsTest : public ::testing::Test {
 
   uint64_t Step(int64_t step, float a = 2) {
     EXPECT_THAT(driver_.Push(0, step, MakeFactors(0, kLayer, a, 1, 4)), IsOk());
-    return driver_.Ask(0, step, 0, 1, 2, kGradient);
+    return driver_.Ask(0, step, {0, 1, 2, kGradient});
   }
 
   const v1::LayerReply& ReplyTo(uint64_t request) {
@@ -163,11 +163,11 @@ TEST_F(CheckpointsTest, RestoredStateThatIsOlderThanTheClientSaysItsAge) {
   restored.contents.published = published;
   driver_.FinishRestore(Wanted(), restored);
   EXPECT_EQ(Recovery().restored_through(), 60);
-  const uint64_t stale = driver_.Ask(0, 101, 0, 1, 2, kGradient);
+  const uint64_t stale = driver_.Ask(0, 101, {0, 1, 2, kGradient});
   EXPECT_EQ(ReplyTo(stale).outcome(), v1::LAYER_OUTCOME_PRECONDITIONED);
   EXPECT_EQ(ReplyTo(stale).age(), 41);
   Step(110);
-  const uint64_t fresh = driver_.Ask(0, 111, 0, 1, 2, kGradient);
+  const uint64_t fresh = driver_.Ask(0, 111, {0, 1, 2, kGradient});
   EXPECT_EQ(ReplyTo(fresh).age(), 1);
 }
 
@@ -185,7 +185,7 @@ TEST_F(CheckpointsTest, LayerThatNeverHadFactorsIsRestoredAsSuch) {
   restored.contents.meta.set_failed_for(-1);
   driver_.FinishRestore(Wanted(), restored);
   // Step 11 without it, step 12 with it.
-  const uint64_t without = driver_.Ask(0, 11, 0, 1, 2, kGradient);
+  const uint64_t without = driver_.Ask(0, 11, {0, 1, 2, kGradient});
   driver_.Advance(absl::Seconds(2));
   EXPECT_EQ(ReplyTo(without).outcome(), v1::LAYER_OUTCOME_FALLBACK);
   EXPECT_EQ(ReplyTo(Step(12)).version(), 1);

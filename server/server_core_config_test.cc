@@ -15,6 +15,7 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using ::testing::AllOf;
 using testing::CoreDriver;
@@ -25,13 +26,12 @@ using testing::IncarnationOf;
 using testing::MakeCall;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::SyncOptions;
 
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
-const v1::LayerSpec kOther = MakeLayer("fc2", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
+const v1::LayerSpec kOther = SampleLayer("fc2", 1, 2);
 const Tensor kGradient = MakeTensor({12, -24});
 // No step can follow it.
 constexpr int64_t kNewest = std::numeric_limits<int64_t>::max();
@@ -145,7 +145,7 @@ TEST_F(ConfigTest, JobThatDoesNotFitIsRefusedWithBothNumbers) {
   options.memory_limit_bytes = int64_t{2} << 30;
   CoreDriver driver(options);
   // One packed factor alone takes 2 GiB.
-  const auto huge = MakeJob({MakeLayer("embed", 8, 32768)}, 1, SyncOptions());
+  const auto huge = MakeJob({SampleLayer("embed", 8, 32768)}, 1, SyncOptions());
   EXPECT_THAT(driver.Configure(huge),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("needs"),
@@ -159,7 +159,7 @@ TEST_F(ConfigTest, LargestDimensionsAreRefusedWithoutAllocating) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   EXPECT_THAT(
       driver_.Configure(
-          MakeJob({MakeLayer("x", kMost, kMost)}, 1, SyncOptions())),
+          MakeJob({SampleLayer("x", kMost, kMost)}, 1, SyncOptions())),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("needs")));
 }
 
@@ -209,7 +209,7 @@ TEST_F(ConfigTest, NewWorldFencesTheOldOneAndKeepsTheAverages) {
     ASSERT_THAT(driver_.Commit(rank, 0), IsOk());
   }
   ASSERT_THAT(driver_.Push(0, 1, MakeFactors(0, kLayer, 2, 3, 4)), IsOk());
-  const uint64_t waiting = driver_.Ask(0, 1, 0, 1, 2, kGradient);
+  const uint64_t waiting = driver_.Ask(0, 1, {0, 1, 2, kGradient});
   ASSERT_EQ(driver_.executor.Find(waiting), nullptr);
 
   StartWorld(3, 5);
@@ -263,18 +263,19 @@ TEST_F(ConfigTest, AveragesAheadOfTheJobAreKeptAndSaid) {
 TEST_F(ConfigTest, DivisorsFollowTheWorld) {
   Start();
   int64_t step = 0;
+  const auto push_and_end = [&](int rank) {
+    const auto pieces = MakeFactors(0, kLayer, 1, 1, 8);
+    auto header = MakePushHeader(rank, step, pieces);
+    header.mutable_call()->set_world_version(config().world().version());
+    ASSERT_THAT(driver_.Push(header, pieces), IsOk());
+    auto end = CoreDriver::MakeEnd(rank, step);
+    *end.mutable_call() = header.call();
+    ASSERT_THAT(driver_.End(end), IsOk());
+  };
   for (const int num_ranks : {4, 3, 5}) {
     StartWorld(num_ranks, step);
     for (int i = 0; i < 3; ++i, ++step) {
-      for (int rank = 0; rank < num_ranks; ++rank) {
-        const auto pieces = MakeFactors(0, kLayer, 1, 1, 8);
-        auto header = MakePushHeader(rank, step, pieces);
-        header.mutable_call()->set_world_version(config().world().version());
-        ASSERT_THAT(driver_.Push(header, pieces), IsOk());
-        auto end = CoreDriver::MakeEnd(rank, step);
-        *end.mutable_call() = header.call();
-        ASSERT_THAT(driver_.End(end), IsOk());
-      }
+      for (int rank = 0; rank < num_ranks; ++rank) push_and_end(rank);
       EXPECT_THAT(*layer()->averages().a, ElementsAre(1, 0, 1));
     }
   }
@@ -302,7 +303,7 @@ TEST_F(ConfigTest, LayersComeAndGoWithTheAssignment) {
   EXPECT_GT(driver_.core.Status().predicted_bytes(), bytes);
   // Layer 0 goes: what waits for it is answered.
   ASSERT_THAT(driver_.Push(0, 1, MakeFactors(0, kLayer, 2, 3, 4)), IsOk());
-  const uint64_t waiting = driver_.Ask(0, 1, 0, 1, 2, kGradient);
+  const uint64_t waiting = driver_.Ask(0, 1, {0, 1, 2, kGradient});
   config().mutable_assignment()->set_epoch(3);
   config().mutable_assignment()->mutable_owners(0)->set_server("s1");
   Start();
@@ -391,7 +392,7 @@ TEST_F(ConfigTest, SettingsOfAPushAreChecked) {
 TEST_F(ConfigTest, FinishedJobIsGoneAndSaysSo) {
   Start();
   ASSERT_THAT(driver_.Push(0, 0, MakeFactors(0, kLayer, 2, 3, 4)), IsOk());
-  const uint64_t waiting = driver_.Ask(0, 0, 0, 1, 2, kGradient);
+  const uint64_t waiting = driver_.Ask(0, 0, {0, 1, 2, kGradient});
   ASSERT_THAT(driver_.Drop(1), IsOk());
   ASSERT_THAT(driver_.Drop(1), IsOk());  // Idempotent.
   EXPECT_NE(driver_.executor.Find(waiting), nullptr);

@@ -47,7 +47,7 @@ absl::Status CheckState(const JobState& job,
         absl::StrCat("transfer of job '", header.job(), "' brings layer ",
                      index, " of job '", snapshot.job(), "'"));
   }
-  const absl::Status status =
+  absl::Status status =
       CheckSnapshot(snapshot, config.layers(index), config.options());
   if (status.ok()) return status;
   return absl::InvalidArgumentError(

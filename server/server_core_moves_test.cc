@@ -13,6 +13,7 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using ::testing::_;
 using ::testing::AllOf;
@@ -26,7 +27,6 @@ using testing::kGradient;
 using testing::kLayer;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MovesTest;
 using testing::Place;
 using ::testing::SizeIs;
@@ -40,7 +40,7 @@ TEST_F(MovesTest, LayerThatIsStillReadFromItsCheckpointLeavesAfterThat) {
   CoreOptions options = DefaultCoreOptions("s0");
   options.has_checkpoints = true;
   CoreDriver source(options);
-  config_ = MakeJob({kLayer, MakeLayer("fc2", 1, 2)}, 1, SyncOptions());
+  config_ = MakeJob({kLayer, SampleLayer("fc2", 1, 2)}, 1, SyncOptions());
   ASSERT_THAT(source.Configure(config_), IsOk());
   const std::vector<RestoreTask> tasks = source.executor.TakeRestores();
   ASSERT_THAT(tasks, SizeIs(2));
@@ -194,7 +194,7 @@ TEST_F(MovesTest, LostReplyOfAPushIsADuplicateAtTheNewOwner) {
   EXPECT_EQ(new_.counters().contributions_duplicate(), 2);
   EXPECT_EQ(new_.counters().contributions_late(), 0);
   // So is the answer of step 0: the same bytes.
-  const uint64_t again = new_.Ask(0, 0, 0, 1, 2, kGradient);
+  const uint64_t again = new_.Ask(0, 0, {0, 1, 2, kGradient});
   EXPECT_EQ(ReplyTo(new_, again).version(), 1);
 }
 
@@ -216,7 +216,7 @@ TEST_F(MovesTest, RanksThatAreBehindStillEndTheirRound) {
   Start(2, AsyncOptions(1));
   Push(old_, 0, 0);
   // Rank 0 has its answer of step 0 while rank 1 still pushes.
-  old_.Ask(0, 0, 0, 1, 2, kGradient);
+  old_.Ask(0, 0, {0, 1, 2, kGradient});
   Move(1);
   old_.Advance(absl::Milliseconds(500));
   EXPECT_THAT(old_.executor.TakeTransfers(), IsEmpty());
@@ -259,7 +259,7 @@ TEST_F(MovesTest, EndsOfEarlierStepsHangNoRoundOfTheNewOwner) {
   ASSERT_THAT(new_.Receive(Sent()), IsOk());
   for (int rank : {0, 1}) Push(new_, rank, 1);
   ASSERT_THAT(new_.Commit(1, 1), IsOk());
-  const uint64_t request = new_.Ask(0, 1, 0, 1, 2, kGradient);
+  const uint64_t request = new_.Ask(0, 1, {0, 1, 2, kGradient});
   EXPECT_EQ(ReplyTo(new_, request).version(), 2);
 }
 

@@ -14,13 +14,13 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::testing::AllOf;
 using testing::CoreDriver;
 using ::testing::HasSubstr;
 using testing::kLayer;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePiece;
 using testing::MakePushHeader;
 using testing::MakeTensor;
@@ -131,9 +131,9 @@ TEST_F(RoundsTest, SumThatOverflowsIsDroppedAndCountedRefused) {
 TEST_F(RoundsTest, BadItemsAreRefusedByThemselves) {
   v1::JobOptions options = SyncOptions();
   options.set_factor_update_steps(2);
-  ASSERT_THAT(
-      driver_.Configure(MakeJob({kLayer, MakeLayer("fc2", 1, 1)}, 1, options)),
-      IsOk());
+  ASSERT_THAT(driver_.Configure(
+                  MakeJob({kLayer, SampleLayer("fc2", 1, 1)}, 1, options)),
+              IsOk());
   const auto good = MakeFactors(0, kLayer, 1, 1, 1);
   Piece unknown = good[0];
   unknown.item.set_layer(99);

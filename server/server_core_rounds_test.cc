@@ -323,25 +323,27 @@ TEST_F(RoundsTest, NoRowsContributeNothingAndDivideNothing) {
 TEST_F(RoundsTest, EveryContributionEndsOnce) {
   Start(2, AsyncOptions(1));
   int sent = 0;
+  const auto push = [&](int rank, int step) {
+    if (step % 5 == 3 && rank == 1) return;  // Lost on the way.
+    sent += 2;
+    if (step % 4 == 1) {
+      PushPieces(rank, step,
+                 {MakeEmptyPiece(0, v1::FACTOR_KIND_INPUT),
+                  MakeEmptyPiece(0, v1::FACTOR_KIND_OUTPUT)});
+    } else {
+      Push(rank, step, 1, 1, step % 6 == 2 ? 0 : 4);
+    }
+  };
+  const auto end = [&](int rank, int step) {
+    if (step % 7 == 6) {
+      ASSERT_THAT(driver_.Void(rank, step, "skipped"), IsOk());
+    } else if (step % 5 != 4 || rank == 0) {
+      ASSERT_THAT(driver_.Commit(rank, step), IsOk());
+    }
+  };
   for (int step = 0; step < 12; ++step) {
-    for (int rank = 0; rank < 2; ++rank) {
-      if (step % 5 == 3 && rank == 1) continue;  // Lost on the way.
-      sent += 2;
-      if (step % 4 == 1) {
-        PushPieces(rank, step,
-                   {MakeEmptyPiece(0, v1::FACTOR_KIND_INPUT),
-                    MakeEmptyPiece(0, v1::FACTOR_KIND_OUTPUT)});
-      } else {
-        Push(rank, step, 1, 1, step % 6 == 2 ? 0 : 4);
-      }
-    }
-    for (int rank = 0; rank < 2; ++rank) {
-      if (step % 7 == 6) {
-        ASSERT_THAT(driver_.Void(rank, step, "skipped"), IsOk());
-      } else if (step % 5 != 4 || rank == 0) {
-        ASSERT_THAT(driver_.Commit(rank, step), IsOk());
-      }
-    }
+    for (int rank = 0; rank < 2; ++rank) push(rank, step);
+    for (int rank = 0; rank < 2; ++rank) end(rank, step);
     driver_.Advance(absl::Seconds(1));
   }
   const v1::ServerCounters counters = driver_.counters();

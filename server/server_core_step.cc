@@ -87,7 +87,7 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
     const uint64_t request = next_request_++;
     ticket.requests.push_back(request);
     ticket.slots.push_back(
-        OpenRequest(*job, header, i, latest, request, effects));
+        OpenRequest(*job, header, i, {request, latest}, effects));
   }
   return ticket;
 }
@@ -95,7 +95,8 @@ absl::StatusOr<StepTicket> ServerCore::EndStep(
 // Makes a request of an item, or answers it at once.
 ChunkAssembler::Slot ServerCore::OpenRequest(
     JobState& job, const v1::PreconditionHeader& header, int item,
-    absl::Time deadline, uint64_t request, Effects* effects) {
+    const NewRequest& opened, Effects* effects) {
+  const uint64_t request = opened.id;
   const v1::GradientItem& gradient = header.items(item);
   GradientRequest entry;
   entry.job = job.name();
@@ -103,7 +104,7 @@ ChunkAssembler::Slot ServerCore::OpenRequest(
   entry.layer = gradient.layer();
   entry.item = item;
   entry.step = header.call().step();
-  entry.deadline = deadline;
+  entry.deadline = opened.deadline;
   const HeldLayer* layer = job.FindLayer(gradient.layer());
   const bool fits = layer != nullptr && Fits(layer->state.rules(), gradient);
   if (fits) entry.staged_bytes = StagedBytes(layer->state.rules());

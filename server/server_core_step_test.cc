@@ -14,6 +14,7 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using ::kronserve::testing::StatusIs;
 using ::testing::AllOf;
 using testing::AsyncOptions;
@@ -25,13 +26,12 @@ using ::testing::HasSubstr;
 using testing::MakeEmptyPiece;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::SyncOptions;
 
 // A [2, 2], G [1, 1], D [1, 2].
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 const Tensor kGradient = MakeTensor({12, -24});
 
 class StepTest : public ::testing::Test {
@@ -53,7 +53,7 @@ class StepTest : public ::testing::Test {
   }
 
   uint64_t Ask(int64_t step, absl::Duration timeout = absl::Seconds(1)) {
-    return driver_.Ask(0, step, 0, 1, 2, kGradient, timeout);
+    return driver_.Ask(0, step, {0, 1, 2, kGradient}, timeout);
   }
 
   const v1::LayerReply* Find(uint64_t request) {
@@ -308,21 +308,21 @@ TEST_F(StepTest, BadGradientsAreAnsweredByThemselves) {
   Start(1, SyncOptions());
   Push(0, 0, 2, 3);
   const Tensor bad = MakeTensor({1, std::numeric_limits<float>::quiet_NaN()});
-  const uint64_t nan = driver_.Ask(0, 0, 0, 1, 2, bad);
+  const uint64_t nan = driver_.Ask(0, 0, {0, 1, 2, bad});
   ExpectFallback(nan, v1::FALLBACK_REASON_BAD_GRADIENT);
   EXPECT_THAT(Find(nan)->message(),
               AllOf(HasSubstr("1 of 2"), HasSubstr("fc1"), HasSubstr("0")));
-  const uint64_t shape = driver_.Ask(0, 0, 0, 2, 1, kGradient);
+  const uint64_t shape = driver_.Ask(0, 0, {0, 2, 1, kGradient});
   ExpectFallback(shape, v1::FALLBACK_REASON_BAD_GRADIENT);
   EXPECT_THAT(Find(shape)->message(),
               HasSubstr("gradient is [2, 1], registered [1, 2]"));
-  const uint64_t unknown = driver_.Ask(0, 0, 5, 1, 2, kGradient);
+  const uint64_t unknown = driver_.Ask(0, 0, {5, 1, 2, kGradient});
   ExpectFallback(unknown, v1::FALLBACK_REASON_BAD_GRADIENT);
   EXPECT_THAT(Find(unknown)->message(), HasSubstr("layer 5"));
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  ExpectFallback(driver_.Ask(0, 0, 0, kHuge, kHuge, kGradient),
+  ExpectFallback(driver_.Ask(0, 0, {0, kHuge, kHuge, kGradient}),
                  v1::FALLBACK_REASON_BAD_GRADIENT);
-  ExpectFallback(driver_.Ask(0, 0, 0, -1, 2, kGradient),
+  ExpectFallback(driver_.Ask(0, 0, {0, -1, 2, kGradient}),
                  v1::FALLBACK_REASON_BAD_GRADIENT);
   // None of them is the answer of the step.
   ExpectVersion(Ask(0), 1, 0);
@@ -332,7 +332,7 @@ TEST_F(StepTest, ProductThatIsNotFiniteIsABadResult) {
   Start(1, SyncOptions());
   Push(0, 0, 1e-12f, 1e-12f);
   const Tensor large = MakeTensor({1e30f, 1e30f});
-  ExpectFallback(driver_.Ask(0, 0, 0, 1, 2, large),
+  ExpectFallback(driver_.Ask(0, 0, {0, 1, 2, large}),
                  v1::FALLBACK_REASON_BAD_RESULT);
 }
 

@@ -119,7 +119,7 @@ void ServerRuntime::Dispatch(Effects effects, Sends sends) {
     SubmitCheckpoint(std::move(task));
   }
   for (ForgetTask& task : effects.forgets) keeper_->Forget(std::move(task));
-  for (auto& [sink, reply] : sends) sink(std::move(reply));
+  for (auto& send : sends) send.first(std::move(send.second));
   for (const std::string& warning : effects.warnings) {
     Log(LogLevel::kWarning, warning);
   }
@@ -222,23 +222,23 @@ void ServerRuntime::SubmitCheckpoint(CheckpointTask task) {
 }
 
 void ServerRuntime::RunTimer() {
-  while (true) {
-    {
-      MutexLock lock(&mu_);
-      if (!stopping_) changed_.WaitFor(&mu_, kTimerPeriod);
-      const absl::Duration rest =
-          std::min(core_.NextDeadline() - Now(), kTimerRest);
-      if (!stopping_ && rest > absl::ZeroDuration()) {
-        timer_rests_ = true;
-        changed_.WaitFor(&mu_, rest);
-        timer_rests_ = false;
-      }
-      if (stopping_) return;
-    }
-    WithCore([this](ServerCore& core, Effects* effects) {
-      core.Tick(Now(), effects);
-    });
+  const auto tick = [this](ServerCore& core, Effects* effects) {
+    core.Tick(Now(), effects);
+  };
+  while (WaitForDeadline()) WithCore(tick);
+}
+
+bool ServerRuntime::WaitForDeadline() {
+  MutexLock lock(&mu_);
+  if (!stopping_) changed_.WaitFor(&mu_, kTimerPeriod);
+  const absl::Duration rest =
+      std::min(core_.NextDeadline() - Now(), kTimerRest);
+  if (!stopping_ && rest > absl::ZeroDuration()) {
+    timer_rests_ = true;
+    changed_.WaitFor(&mu_, rest);
+    timer_rests_ = false;
   }
+  return !stopping_;
 }
 
 absl::StatusOr<v1::ConfigureJobResponse> ServerRuntime::ConfigureJob(

@@ -152,6 +152,8 @@ class ServerRuntime {
   void SubmitRestore(RestoreTask task);
   void SubmitCheckpoint(CheckpointTask task);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mu_);
+  // False: the runtime ends.
+  bool WaitForDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   int64_t NextPriority(int64_t behind);
   absl::Time Now() const { return options_.clock->Now(); }
 

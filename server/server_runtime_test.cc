@@ -13,19 +13,19 @@ namespace kronserve::server {
 namespace {
 
 using ::kronserve::testing::IsOk;
+using ::kronserve::testing::SampleLayer;
 using testing::AsyncOptions;
 using testing::ChecksumOf;
 using testing::CoreDriver;
 using testing::DefaultCoreOptions;
 using testing::MakeFactors;
 using testing::MakeJob;
-using testing::MakeLayer;
 using testing::MakePushHeader;
 using testing::MakeTensor;
 using testing::Piece;
 using testing::SyncOptions;
 
-const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+const v1::LayerSpec kLayer = SampleLayer("fc1", 1, 2);
 const Tensor kGradient = MakeTensor({12, -24});
 
 // A value that another thread hands over.
@@ -124,18 +124,15 @@ TEST_F(RuntimeTest, RanksTrainTogether) {
   Start(kRanks, SyncOptions());
   std::vector<std::thread> ranks;
   std::atomic<int> good{0};
-  for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([&, rank] {
-      for (int step = 0; step < kSteps; ++step) {
-        EXPECT_THAT(Push(rank, step), IsOk());
-        const auto reply = Ask(rank, step, absl::Seconds(10))->Get();
-        ASSERT_TRUE(reply.has_value());
-        if (reply->reply.version() == step + 1 && reply->reply.age() == 0) {
-          ++good;
-        }
-      }
-    });
-  }
+  const auto train = [&](int rank) {
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_THAT(Push(rank, step), IsOk());
+      const auto reply = Ask(rank, step, absl::Seconds(10))->Get();
+      ASSERT_TRUE(reply.has_value());
+      if (reply->reply.version() == step + 1 && reply->reply.age() == 0) ++good;
+    }
+  };
+  for (int rank = 0; rank < kRanks; ++rank) ranks.emplace_back(train, rank);
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(good, kRanks * kSteps);
   const auto status = runtime_->Status();
@@ -183,7 +180,7 @@ TEST_F(RuntimeTest, CancelledRequestIsNeverAnswered) {
   item->set_rows(1);
   item->set_cols(2);
   auto ticket = runtime_->EndStep(header, absl::Seconds(10),
-                                  [&answers](Reply) { ++answers; });
+                                  [&answers](const Reply&) { ++answers; });
   ASSERT_THAT(ticket, IsOk());
   runtime_->Cancel(ticket->requests);
   ASSERT_THAT(runtime_->DropJob([] {
@@ -204,9 +201,10 @@ TEST_F(RuntimeTest, CallerThatKnowsMoreMakesTheServerAsk) {
   runtime_->OnBehind([&behind] { behind.Put(true); });
   auto header = CoreDriver::MakeEnd(0, 0);
   header.mutable_call()->set_world_version(2);
-  EXPECT_EQ(
-      runtime_->EndStep(header, absl::Seconds(1), [](Reply) {}).status().code(),
-      absl::StatusCode::kUnavailable);
+  EXPECT_EQ(runtime_->EndStep(header, absl::Seconds(1), [](const Reply&) {})
+                .status()
+                .code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_TRUE(behind.Get().has_value());
 }
 

@@ -52,7 +52,7 @@ absl::StatusOr<Tensor> MergeFactor(const MergeInput& input,
                              SumParts(parts, d, scale));
   auto average = std::make_shared<std::vector<float>>();
   if (before != nullptr) *average = *before;
-  curvature::UpdateAverage(input.init, input.factor_decay, input.k, d, batch,
+  curvature::UpdateAverage({input.init, input.factor_decay}, input.k, d, batch,
                            average.get());
   return Tensor(std::move(average));
 }
@@ -96,8 +96,8 @@ absl::StatusOr<Averages> RunMerge(const MergeInput& input) {
 absl::StatusOr<curvature::Factorization<float>> RunRefresh(
     TaskTools& tools, const RefreshInput& input) {
   return curvature::Refresh<float>(
-      {&tools.working, &tools.wide}, *input.averages.a, input.d_in,
-      *input.averages.g, input.d_out, input.options);
+      {&tools.working, &tools.wide}, {*input.averages.a, input.d_in},
+      {*input.averages.g, input.d_out}, input.options);
 }
 
 absl::StatusOr<PreconditionOutput> RunPrecondition(

@@ -127,7 +127,7 @@ class UploadCall final
     Upload::Complete(runtime_, std::move(ticket), std::move(header_),
                      std::move(tensors),
                      [this](absl::StatusOr<Response> response) {
-                       if (response.ok()) *response_ = *std::move(response);
+                       if (response.ok()) response_->Swap(&*response);
                        End(response.status());
                      });
   }

@@ -53,13 +53,14 @@ absl::Status AnswerBroadcast::Run(Communicator& group,
                                   std::vector<HeldAnswer>* held) {
   held->assign(elements_.size(), HeldAnswer());
   for (Delegate& delegate : delegates_) {
-    const bool mine = delegate.rank == rank_;
-    if (mine) {
-      for (const int layer : delegate.layers) {
-        (*held)[layer] = FromOwn(layer, kernels, own[layer]);
-      }
+    if (delegate.rank != rank_) continue;
+    for (const int layer : delegate.layers) {
+      (*held)[layer] = FromOwn(layer, kernels, own[layer]);
     }
-    if (group.size() == 1) continue;
+  }
+  if (group.size() == 1) return absl::OkStatus();
+  for (Delegate& delegate : delegates_) {
+    const bool mine = delegate.rank == rank_;
     if (mine) Encode(*held, &delegate);
     KRONSERVE_RETURN_IF_ERROR(
         group.Broadcast(delegate.buffer.data(),

@@ -88,16 +88,16 @@ TEST(AnswerBroadcast, ValuesThatChangedOnTheWayAreNotPreconditionedHere) {
     spec.name = "test";
     spec.rank = rank;
     spec.size = 3;
-    auto group = hub.Factory()(spec, nullptr);
-    ASSERT_TRUE(group.ok()) << group.status();
+    KRONSERVE_ASSERT_OK_AND_ASSIGN(std::unique_ptr<Communicator> group,
+                                   hub.Factory()(spec, nullptr));
     if (rank == 2) {
-      *group = std::make_unique<CorruptingCommunicator>(*std::move(group));
+      group = std::make_unique<CorruptingCommunicator>(std::move(group));
     }
     const auto tools = Tools();
     AnswerBroadcast broadcast(kLayers, kDelegates, rank);
     const auto own = Own(rank);
     std::vector<HeldAnswer> held;
-    ASSERT_THAT(broadcast.Run(**group, *tools.kernels, own, &held), IsOk());
+    ASSERT_THAT(broadcast.Run(*group, *tools.kernels, own, &held), IsOk());
     // The last bytes of rank 0's broadcast are layer 1's values.
     EXPECT_EQ(held[1].preconditioned, rank != 2);
     if (rank != 2) return;

@@ -157,12 +157,14 @@ absl::Status FactorAccumulator::AddConv(int layer, const ConvGeometry& geometry,
       CheckConv(layer, geometry, images, hook_gradients, loss_rows));
   Sums& sums = sums_[layer];
   sums.used = true;
-  curvature::AccumulateConvInput(*kernels_, images.data, images.rows, geometry,
-                                 layers_[layer].has_bias, loss_rows,
-                                 &sums.input);
-  curvature::AccumulateConvOutputGradient(
-      *kernels_, hook_gradients.data, hook_gradients.rows, layers_[layer].d_out,
-      geometry.out_height() * geometry.out_width(), loss_rows, &sums.output);
+  curvature::AccumulateConvInput<float>(
+      *kernels_, {images.data, images.rows, geometry}, layers_[layer].has_bias,
+      loss_rows, &sums.input);
+  curvature::AccumulateConvOutputGradient<float>(
+      *kernels_,
+      {hook_gradients.data, hook_gradients.rows, layers_[layer].d_out,
+       geometry.out_height() * geometry.out_width()},
+      loss_rows, &sums.output);
   return absl::OkStatus();
 }
 

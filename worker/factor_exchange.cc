@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -77,21 +78,21 @@ FactorExchange::FactorExchange(std::vector<LayerShape> layers,
     : layers_(std::move(layers)), node_(std::move(node)), kernels_(kernels) {
   std::map<int, Collector> by_rank;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    std::set<int> collecting;
     for (const int sender : node_.ranks) {
       const int rank = delegates.collector[layer][sender];
       if (rank < 0) continue;
-      Collector& collector = by_rank[rank];
-      collector.rank = rank;
-      if (collector.layers.empty() ||
-          collector.layers.back() != static_cast<int>(layer)) {
-        collector.layers.push_back(static_cast<int>(layer));
-      }
-      if (sender != rank) collector.gathers = true;
+      collecting.insert(rank);
+      if (sender != rank) by_rank[rank].gathers = true;
+    }
+    for (const int rank : collecting) {
+      by_rank[rank].layers.push_back(static_cast<int>(layer));
     }
   }
   for (auto& [rank, collector] : by_rank) {
     const auto position =
         std::lower_bound(node_.ranks.begin(), node_.ranks.end(), rank);
+    collector.rank = rank;
     collector.root = static_cast<int>(position - node_.ranks.begin());
     collectors_.push_back(std::move(collector));
   }
@@ -100,13 +101,13 @@ FactorExchange::FactorExchange(std::vector<LayerShape> layers,
 absl::Status FactorExchange::Run(std::vector<LayerStatistics>* statistics) {
   std::vector<LayerStatistics> collected(layers_.size());
   for (const Collector& collector : collectors_) {
-    if (collector.gathers) {
-      KRONSERVE_RETURN_IF_ERROR(
-          RunCollector(collector, *statistics, &collected));
-    } else if (collector.rank == node_.rank) {
-      for (const int layer : collector.layers) {
-        collected[layer] = std::move((*statistics)[layer]);
-      }
+    if (!collector.gathers) continue;
+    KRONSERVE_RETURN_IF_ERROR(RunCollector(collector, *statistics, &collected));
+  }
+  for (const Collector& collector : collectors_) {
+    if (collector.gathers || collector.rank != node_.rank) continue;
+    for (const int layer : collector.layers) {
+      collected[layer] = std::move((*statistics)[layer]);
     }
   }
   *statistics = std::move(collected);

@@ -112,18 +112,20 @@ TEST(FactorExchange, EachCollectorGetsItsLayersSummedInRankOrder) {
       {"a", 1, 2, false}, {"b", 1, 2, false}, {"c", 1, 2, false}};
   const std::vector<int> ranks = {4, 5, 7};
   std::vector<std::vector<LayerStatistics>> results(3);
+  const auto statistics_of = [](int rank) {
+    const float scale = static_cast<float>(rank + 1);
+    std::vector<LayerStatistics> mine = {
+        Data(scale, 1, 2), Data(10 * scale, 1, 2), Data(100 * scale, 1, 2)};
+    if (rank == 1) mine[1] = Empty(v1::CONTRIBUTION_BODY_EMPTY_NON_FINITE);
+    return mine;
+  };
   RunGroup(3, [&](Communicator& group) {
     const auto tools = Tools();
     FactorExchange exchange(layers, ThreeCollectors(),
                             {ranks, ranks[group.rank()], &group},
                             tools.kernels.get());
     for (int step = 0; step < 2; ++step) {  // Buffers are used again.
-      const float scale = static_cast<float>(group.rank() + 1);
-      std::vector<LayerStatistics> mine = {
-          Data(scale, 1, 2), Data(10 * scale, 1, 2), Data(100 * scale, 1, 2)};
-      if (group.rank() == 1) {
-        mine[1] = Empty(v1::CONTRIBUTION_BODY_EMPTY_NON_FINITE);
-      }
+      std::vector<LayerStatistics> mine = statistics_of(group.rank());
       ASSERT_THAT(exchange.Run(&mine), IsOk());
       results[group.rank()] = std::move(mine);
     }

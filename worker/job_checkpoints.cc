@@ -38,7 +38,7 @@ absl::StatusOr<int64_t> ReadTrainerFile(const std::string& path,
                      "the one of its run?"));
   }
   KRONSERVE_RETURN_IF_ERROR(bytes.status());
-  const auto next_step = DecodeTrainingState(*bytes, parts);
+  absl::StatusOr<int64_t> next_step = DecodeTrainingState(*bytes, parts);
   if (next_step.ok()) return next_step;
   return absl::Status(
       next_step.status().code(),
@@ -94,15 +94,9 @@ bool JobCheckpoints::WaitUntilIdle(absl::Duration timeout) {
 
 void JobCheckpoints::Run() {
   for (;;) {
-    std::string id;
-    {
-      MutexLock lock(&mu_);
-      while (id_.empty() && !stopping_) {
-        changed_.WaitFor(&mu_, absl::Seconds(10));
-      }
-      if (stopping_) return;
-      id = id_;
-    }
+    const std::optional<std::string> asked = NextAsked();
+    if (!asked.has_value()) return;
+    const std::string& id = *asked;
     const absl::Status status = Write(id);
     MutexLock lock(&mu_);
     if (status.ok()) {
@@ -117,6 +111,15 @@ void JobCheckpoints::Run() {
     id_.clear();
     changed_.NotifyAll();
   }
+}
+
+std::optional<std::string> JobCheckpoints::NextAsked() {
+  MutexLock lock(&mu_);
+  while (id_.empty() && !stopping_) {
+    changed_.WaitFor(&mu_, absl::Seconds(10));
+  }
+  if (stopping_) return std::nullopt;
+  return id_;
 }
 
 // Follows one checkpoint to its end.

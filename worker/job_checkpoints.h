@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -71,6 +72,8 @@ class JobCheckpoints {
   // Begins a checkpoint when one is due; true when the step is the cut's.
   bool Took(int64_t step) ABSL_LOCKS_EXCLUDED(mu_);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  // The next checkpoint to follow; nothing when the process ends.
+  std::optional<std::string> NextAsked() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status WriteFile(const std::string& id, const std::string& state);
 

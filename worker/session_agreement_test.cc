@@ -38,7 +38,7 @@ struct Gradients {
   std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<linalg::MatrixView<float>> views() {
     std::vector<linalg::MatrixView<float>> views;
-    for (int layer = 0; layer < 4; ++layer) {
+    for (int64_t layer = 0; layer < 4; ++layer) {
       views.push_back({values.data() + 2 * layer, 1, 2});
     }
     return views;

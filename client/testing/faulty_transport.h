@@ -47,19 +47,11 @@ class FaultyTransport final : public Transport {
       return Keep([done = std::move(done)] { done(Cancelled()); });
     }
     if (Asked(faults_.hold, call.target, header)) {
-      on_layer = [this, on_layer = std::move(on_layer)](LayerAnswer answer) {
-        Hold([on_layer, answer = std::move(answer)] { on_layer(answer); });
-      };
-      done = [this, done = std::move(done)](const CallEnd& end) {
-        Hold([done, end] { done(end); });
-      };
+      on_layer = Held(std::move(on_layer));
+      done = Held(std::move(done));
     }
     if (faults_.drop_reply != nullptr) {
-      on_layer = [this, step = header.step(),
-                  on_layer = std::move(on_layer)](LayerAnswer answer) {
-        if (faults_.drop_reply(step, answer.reply.layer())) return;
-        on_layer(std::move(answer));
-      };
+      on_layer = Dropped(header.step(), std::move(on_layer));
     }
     inner_->Precondition(std::move(call), std::move(on_layer), std::move(done));
   }
@@ -83,6 +75,22 @@ class FaultyTransport final : public Transport {
       const std::function<bool(const std::string&, int64_t)>& fault,
       const Target& target, const v1::CallHeader& call) {
     return fault != nullptr && fault(target.server, call.step());
+  }
+  OnLayer Held(OnLayer on_layer) {
+    return [this, on_layer = std::move(on_layer)](LayerAnswer answer) {
+      Hold([on_layer, answer = std::move(answer)] { on_layer(answer); });
+    };
+  }
+  OnDone Held(OnDone done) {
+    return [this, done = std::move(done)](const CallEnd& end) {
+      Hold([done, end] { done(end); });
+    };
+  }
+  OnLayer Dropped(int64_t step, OnLayer on_layer) {
+    return [this, step, on_layer = std::move(on_layer)](LayerAnswer answer) {
+      if (faults_.drop_reply(step, answer.reply.layer())) return;
+      on_layer(std::move(answer));
+    };
   }
   void Hold(std::function<void()> action) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);

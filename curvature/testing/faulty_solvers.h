@@ -41,7 +41,7 @@ class FaultySpdSolver final : public linalg::SpdSolver<T> {
     if (faulty && fault_ == Fault::kError) {
       return absl::FailedPreconditionError("injected Cholesky failure");
     }
-    const absl::Status status = inner_->Factorize(m, damping, lower);
+    absl::Status status = inner_->Factorize(m, damping, lower);
     if (faulty) Damage(fault_, lower);
     return status;
   }
@@ -75,7 +75,7 @@ class FaultyEigen final : public linalg::SymmetricEigen<T> {
     if (faulty && fault_ == Fault::kError) {
       return absl::FailedPreconditionError("injected eigensolver failure");
     }
-    const absl::Status status = inner_->Decompose(m, vectors, values);
+    absl::Status status = inner_->Decompose(m, vectors, values);
     if (faulty) Damage(fault_, vectors);
     return status;
   }

@@ -40,8 +40,8 @@ struct LayerTools {
                                         const RefreshOptions& options) {
     Preconditioned<T> result;
     KRONSERVE_ASSIGN_OR_RETURN(result.factorization,
-                               Refresh<T>(refresh(), average_a, gradient.cols,
-                                          average_g, gradient.rows, options));
+                               Refresh<T>(refresh(), {average_a, gradient.cols},
+                                          {average_g, gradient.rows}, options));
     KRONSERVE_ASSIGN_OR_RETURN(
         result.inner_product,
         Precondition<T>(working, result.factorization, options.damping,

@@ -12,6 +12,9 @@
 
 namespace kronserve::linalg::cpu {
 
+// The parameters of BLAS and LAPACK themselves, so they are as many.
+// NOLINTBEGIN(readability-function-size)
+
 struct GemmShape {
   int rows, cols, depth;
   int lda, ldb, ldc;
@@ -74,6 +77,8 @@ inline int Syevd(int n, double* a, double* values, double* work, int work_size,
   return LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, 'V', 'U', n, a, n, values, work,
                              work_size, iwork, iwork_size);
 }
+
+// NOLINTEND(readability-function-size)
 
 }  // namespace kronserve::linalg::cpu
 

@@ -36,6 +36,7 @@ int Leading(int64_t cols) { return std::max(1, BlasSize(cols)); }
 template <typename T>
 class CpuDenseKernels final : public DenseKernels<T> {
  public:
+  // NOLINTNEXTLINE(readability-function-size): the parameters of BLAS.
   void Gemm(Transpose transpose_a, Transpose transpose_b, double alpha,
             ConstMatrixView<T> a, ConstMatrixView<T> b, double beta,
             MatrixView<T> c) override {

@@ -15,24 +15,17 @@
 #include "linalg/cpu/lapack_status.h"
 #include "linalg/input_checks.h"
 #include "linalg/matrix_view.h"
+#include "linalg/tiles.h"
 
 namespace kronserve::linalg::cpu {
 namespace {
 
-// Square matrix := its transpose, in tiles that stay in the cache.
+// Square matrix := its transpose.
 template <typename T>
 void TransposeInPlace(MatrixView<T> m) {
-  constexpr int64_t kTile = 32;
-  const int64_t n = m.rows;
-  for (int64_t top = 0; top < n; top += kTile) {
-    for (int64_t left = 0; left <= top; left += kTile) {
-      for (int64_t row = top; row < std::min(top + kTile, n); ++row) {
-        for (int64_t col = left; col < std::min(left + kTile, row); ++col) {
-          std::swap(m(row, col), m(col, row));
-        }
-      }
-    }
-  }
+  VisitBelowDiagonal(m.rows, [&](int64_t row, int64_t col) {
+    std::swap(m(row, col), m(col, row));
+  });
 }
 
 template <typename T>

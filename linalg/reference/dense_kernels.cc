@@ -22,6 +22,7 @@ double Scaled(double beta, const T& c) {
 template <typename T>
 class ReferenceDenseKernels final : public DenseKernels<T> {
  public:
+  // NOLINTNEXTLINE(readability-function-size): the parameters of BLAS.
   void Gemm(Transpose transpose_a, Transpose transpose_b, double alpha,
             ConstMatrixView<T> a, ConstMatrixView<T> b, double beta,
             MatrixView<T> c) override {
@@ -29,14 +30,18 @@ class ReferenceDenseKernels final : public DenseKernels<T> {
     const bool a_as_is = transpose_a == Transpose::kNo;
     const bool b_as_is = transpose_b == Transpose::kNo;
     const int64_t depth = a_as_is ? a.cols : a.rows;
+    const auto product = [&](int64_t row, int64_t col) {
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        const double left = a_as_is ? a(row, k) : a(k, row);
+        sum += left * (b_as_is ? b(k, col) : b(col, k));
+      }
+      return sum;
+    };
     for (int64_t row = 0; row < c.rows; ++row) {
       for (int64_t col = 0; col < c.cols; ++col) {
-        double sum = 0;
-        for (int64_t k = 0; k < depth; ++k) {
-          const double left = a_as_is ? a(row, k) : a(k, row);
-          sum += left * (b_as_is ? b(k, col) : b(col, k));
-        }
-        c(row, col) = static_cast<T>(alpha * sum + Scaled(beta, c(row, col)));
+        c(row, col) = static_cast<T>(alpha * product(row, col) +
+                                     Scaled(beta, c(row, col)));
       }
     }
   }
@@ -44,13 +49,17 @@ class ReferenceDenseKernels final : public DenseKernels<T> {
   void SyrkUpper(double alpha, ConstMatrixView<T> x, double beta,
                  MatrixView<T> c) override {
     CheckSyrkShapes<T>(x, c);
+    const auto product = [&](int64_t row, int64_t col) {
+      double sum = 0;
+      for (int64_t k = 0; k < x.rows; ++k) {
+        sum += static_cast<double>(x(k, row)) * x(k, col);
+      }
+      return sum;
+    };
     for (int64_t row = 0; row < c.rows; ++row) {
       for (int64_t col = row; col < c.cols; ++col) {
-        double sum = 0;
-        for (int64_t k = 0; k < x.rows; ++k) {
-          sum += static_cast<double>(x(k, row)) * x(k, col);
-        }
-        c(row, col) = static_cast<T>(alpha * sum + Scaled(beta, c(row, col)));
+        c(row, col) = static_cast<T>(alpha * product(row, col) +
+                                     Scaled(beta, c(row, col)));
       }
     }
   }

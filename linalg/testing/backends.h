@@ -15,9 +15,9 @@
 
 namespace kronserve::linalg::testing {
 
-template <Device kTheDevice, typename T>
+template <Device TheDevice, typename T>
 struct Backend {
-  static constexpr Device kDevice = kTheDevice;
+  static constexpr Device kDevice = TheDevice;
   using Element = T;
 };
 

@@ -23,6 +23,24 @@ inline Matrix<double> RandomMatrix(int64_t rows, int64_t cols, uint32_t seed) {
   return m;
 }
 
+// M := H M H for the reflection H = I - 2 v v^T, |v| = 1, and symmetric M.
+inline void ReflectBothSides(const std::vector<double>& v, Matrix<double>* m) {
+  const auto n = static_cast<int64_t>(v.size());
+  // H M H = M - 2 v w^T - 2 w v^T + 4 (v^T w) v v^T, w = M v.
+  std::vector<double> w(n, 0.0);
+  double vw = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) w[i] += (*m)(i, j) * v[j];
+    vw += v[i] * w[i];
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j <= i; ++j) {
+      (*m)(i, j) += -2 * (v[i] * w[j] + w[i] * v[j]) + 4 * vw * v[i] * v[j];
+      (*m)(j, i) = (*m)(i, j);
+    }
+  }
+}
+
 // Q diag(eigenvalues) Q^T with Q the product of three random reflections: dense
 // and symmetric, with exactly these eigenvalues up to rounding.
 inline Matrix<double> SymmetricWithEigenvalues(
@@ -36,20 +54,7 @@ inline Matrix<double> SymmetricWithEigenvalues(
     for (const double value : v.values) norm += value * value;
     norm = std::sqrt(norm);
     for (double& value : v.values) value /= norm;
-    // (I - 2vv^T) M (I - 2vv^T) = M - 2vw^T - 2wv^T + 4(v^T w)vv^T, w = Mv.
-    std::vector<double> w(n, 0.0);
-    double vw = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < n; ++j) w[i] += m(i, j) * v.values[j];
-      vw += v.values[i] * w[i];
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j <= i; ++j) {
-        m(i, j) += -2 * (v.values[i] * w[j] + w[i] * v.values[j]) +
-                   4 * vw * v.values[i] * v.values[j];
-        m(j, i) = m(i, j);
-      }
-    }
+    ReflectBothSides(v.values, &m);
   }
   return m;
 }

@@ -109,7 +109,7 @@ absl::StatusOr<EtcdClient::Lease> EtcdClient::KeepAlive(int64_t id) {
         auto stream = member.lease->LeaseKeepAlive(context);
         const bool answered = stream->Write(request) && stream->WritesDone() &&
                               stream->Read(&response);
-        const grpc::Status status = stream->Finish();
+        grpc::Status status = stream->Finish();
         if (answered || !status.ok()) return status;
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no answer");
       }));

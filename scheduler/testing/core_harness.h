@@ -44,7 +44,8 @@ inline v1::JoinJobRequest Claim(const std::string& job, int rank,
 
 class CoreHarness {
  public:
-  explicit CoreHarness(CoreOptions options = {}) : options_(options) {
+  explicit CoreHarness(CoreOptions options = {})
+      : options_(std::move(options)) {
     Start();
   }
 

@@ -46,7 +46,7 @@ class CoreDriver {
     request.set_world_version(world_version);
     request.set_finished(finished);
     Effects effects;
-    const absl::Status status = core.DropJob(request, &effects);
+    absl::Status status = core.DropJob(request, &effects);
     executor.Run(std::move(effects), now);
     return status;
   }
@@ -116,17 +116,23 @@ class CoreDriver {
     return End(header).status();
   }
 
+  struct Asked {
+    int layer;
+    int64_t rows;
+    int64_t cols;
+    const Tensor& values;
+  };
+
   // Commits `step` and asks for V of one layer; returns the request.
-  uint64_t Ask(int rank, int64_t step, int layer, int64_t rows, int64_t cols,
-               const Tensor& gradient,
+  uint64_t Ask(int rank, int64_t step, const Asked& asked,
                absl::Duration timeout = absl::Seconds(1)) {
     v1::PreconditionHeader header = MakeEnd(rank, step);
     v1::GradientItem* item = header.add_items();
-    item->set_layer(layer);
-    item->set_rows(rows);
-    item->set_cols(cols);
-    item->set_checksum(ChecksumOf(gradient));
-    const auto ticket = End(header, {gradient}, timeout);
+    item->set_layer(asked.layer);
+    item->set_rows(asked.rows);
+    item->set_cols(asked.cols);
+    item->set_checksum(ChecksumOf(asked.values));
+    const auto ticket = End(header, {asked.values}, timeout);
     KRONSERVE_CHECK(ticket.ok(), std::string(ticket.status().message()));
     return ticket->requests[0];
   }

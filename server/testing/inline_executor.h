@@ -55,17 +55,19 @@ class InlineExecutor {
   std::vector<ForgetTask> TakeForgets() { return std::exchange(forgets_, {}); }
 
  private:
+  void Take(Reply reply) {
+    const uint64_t request = reply.request;
+    const bool is_first = replies_.emplace(request, std::move(reply)).second;
+    KRONSERVE_CHECK(is_first, "a request was answered twice");
+  }
+
   void Take(Effects effects) {
     for (auto& task : effects.merges) merges_.push_back(std::move(task));
     for (auto& task : effects.refreshes) refreshes_.push_back(std::move(task));
     for (auto& task : effects.preconditions) {
       preconditions_.push_back(std::move(task));
     }
-    for (Reply& reply : effects.replies) {
-      const uint64_t request = reply.request;
-      const bool is_first = replies_.emplace(request, std::move(reply)).second;
-      KRONSERVE_CHECK(is_first, "a request was answered twice");
-    }
+    for (Reply& reply : effects.replies) Take(std::move(reply));
     for (std::string& warning : effects.warnings) {
       warnings_.push_back(std::move(warning));
     }

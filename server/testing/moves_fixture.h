@@ -15,13 +15,15 @@
 namespace kronserve::server::testing {
 
 // A [2, 2], G [1, 1].
-inline const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+inline const v1::LayerSpec kLayer =
+    ::kronserve::testing::SampleLayer("fc1", 1, 2);
 inline const Tensor kGradient = MakeTensor({12, -24});
 
 class MovesTest : public ::testing::Test {
  protected:
   void Start(int num_ranks, const v1::JobOptions& options) {
-    config_ = MakeJob({kLayer, MakeLayer("fc2", 1, 2)}, num_ranks, options);
+    config_ = MakeJob({kLayer, ::kronserve::testing::SampleLayer("fc2", 1, 2)},
+                      num_ranks, options);
     ConfigureAll();
   }
 
@@ -49,7 +51,7 @@ class MovesTest : public ::testing::Test {
   // A whole step of a job of one rank; returns the request for V.
   uint64_t Step(CoreDriver& server, int64_t step, float a = 2) {
     EXPECT_EQ(Push(server, 0, step, a), v1::CONTRIBUTION_OUTCOME_ACCEPTED);
-    return server.Ask(0, step, 0, 1, 2, kGradient);
+    return server.Ask(0, step, {0, 1, 2, kGradient});
   }
 
   // The only transfer that the old owner wants.

@@ -15,7 +15,8 @@
 namespace kronserve::server::testing {
 
 // A [2, 2], G [1, 1].
-inline const v1::LayerSpec kLayer = MakeLayer("fc1", 1, 2);
+inline const v1::LayerSpec kLayer =
+    ::kronserve::testing::SampleLayer("fc1", 1, 2);
 
 class RoundsTest : public ::testing::Test {
  protected:

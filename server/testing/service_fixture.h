@@ -24,7 +24,8 @@
 
 namespace kronserve::server::testing {
 
-inline const v1::LayerSpec kSmall = MakeLayer("small", 1, 2);
+inline const v1::LayerSpec kSmall =
+    ::kronserve::testing::SampleLayer("small", 1, 2);
 inline const Tensor kGradient = MakeTensor({12, -24});
 
 // What a Precondition call brought.
@@ -95,7 +96,7 @@ class ServiceTest : public ::testing::Test {
       if (!writer->Write(message)) break;
     }
     writer->WritesDone();
-    const grpc::Status status = writer->Finish();
+    grpc::Status status = writer->Finish();
     trailers_.clear();
     for (const auto& [key, value] : context.GetServerTrailingMetadata()) {
       trailers_.emplace(std::string(key.data(), key.size()),

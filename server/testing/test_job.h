@@ -39,8 +39,6 @@ inline v1::JobOptions AsyncOptions(int64_t max_staleness) {
   return options;
 }
 
-inline constexpr auto MakeLayer = ::kronserve::testing::SampleLayer;
-
 inline uint64_t IncarnationOf(int rank) { return 1000 + rank; }
 
 // Every rank is a node of its own; "s0" owns all layers from step 0.

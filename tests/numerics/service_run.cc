@@ -118,8 +118,8 @@ class Rank {
   void CopyBatch(const int64_t* rows, StepTrace* seen) {
     linalg::Matrix<float> inputs(options_.batch, dataset_.image_size());
     std::vector<uint8_t> labels(options_.batch);
-    worker::CopyRows(dataset_, dataset_.train, rows, options_.batch,
-                     inputs.view(), labels.data());
+    worker::CopyRows(dataset_, dataset_.train, rows, inputs.view(),
+                     labels.data());
     seen->inputs = ToRows(std::as_const(inputs).view());
     seen->labels.assign(labels.begin(), labels.end());
   }

@@ -44,9 +44,21 @@ Tensor DrawSum(Random* random, int64_t d, int64_t rows) {
   return std::make_shared<const std::vector<float>>(std::move(packed));
 }
 
+// A step of plain gradient descent.
+void Descend(const std::vector<std::vector<float>>& gradients,
+             TrainingState* state) {
+  for (size_t layer = 0; layer < gradients.size(); ++layer) {
+    std::vector<float>& parameters = state->parameters[layer];
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i] -= static_cast<float>(kLearningRate) * gradients[layer][i];
+    }
+  }
+}
+
 }  // namespace
 
-void RankNode::Later(absl::Duration delay, std::function<void()> action) {
+void RankNode::Later(absl::Duration delay,
+                     const std::function<void()>& action) {
   env_->queue.After(delay, process_, [this, life = life_, action] {
     if (life == life_) action();
   });
@@ -259,7 +271,7 @@ void RankNode::Agreed(const std::vector<int64_t>& minimum) {
   Session& session = *sessions_.back();
   const worker::StepDecision decision = worker::DecideStep(minimum);
   client::TakeVote(state_.next_step, decision.owner_silent, decision.epoch,
-                   env_->now(), &session.routing, &session.suspects);
+                   env_->now(), {&session.routing, &session.suspects});
   env_->checks.contributions.OnAgreed(session.world.version(),
                                       state_.next_step);
   env_->checks.progress.OnRank(process_.get(), session.world.version(),
@@ -294,13 +306,7 @@ void RankNode::Apply(const worker::StepDecision& decision) {
   if (!decision.voided) {
     session.replacer.Replace(agreed, {kLearningRate, 0.001, DampingOf(step)},
                              views);
-    for (int layer = 0; layer < layers; ++layer) {
-      std::vector<float>& parameters = state_.parameters[layer];
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        parameters[i] -=
-            static_cast<float>(kLearningRate) * gradients[layer][i];
-      }
-    }
+    Descend(gradients, &state_);
   }
   uint64_t hash = 0;
   for (const std::vector<float>& parameters : state_.parameters) {

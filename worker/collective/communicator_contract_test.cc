@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "worker/collective/communicator.h"
 #include "worker/collective/gloo/factory.h"
@@ -105,18 +106,22 @@ TEST_P(CommunicatorContractTest, KnowsItsRankAndSize) {
   for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(seen[rank], rank);
 }
 
+// Each rank in turn sends `n` numbers of its own.
+absl::Status BroadcastFromAll(Communicator& group, size_t n) {
+  for (int root = 0; root < group.size(); ++root) {
+    std::vector<int32_t> data(n, 10 * group.rank());
+    KRONSERVE_RETURN_IF_ERROR(
+        group.Broadcast(data.data(), n * sizeof(int32_t), root));
+    EXPECT_EQ(std::count(data.begin(), data.end(), 10 * root), int64_t(n));
+  }
+  return absl::OkStatus();
+}
+
 TEST_P(CommunicatorContractTest, BroadcastsFromEveryRoot) {
   EXPECT_THAT(RunRanks([&](Communicator& group) {
-                for (int root = 0; root < group.size(); ++root) {
-                  // Sizes from nothing over one to several network packets.
-                  for (const size_t n : {0, 1, 3, 100'000}) {
-                    std::vector<int32_t> data(n, 10 * group.rank());
-                    const absl::Status status =
-                        group.Broadcast(data.data(), n * sizeof(int32_t), root);
-                    if (!status.ok()) return status;
-                    EXPECT_EQ(std::count(data.begin(), data.end(), 10 * root),
-                              int64_t(n));
-                  }
+                // Sizes from nothing over one to several network packets.
+                for (const size_t n : {0, 1, 3, 100'000}) {
+                  KRONSERVE_RETURN_IF_ERROR(BroadcastFromAll(group, n));
                 }
                 return absl::OkStatus();
               }),
@@ -124,20 +129,21 @@ TEST_P(CommunicatorContractTest, BroadcastsFromEveryRoot) {
 }
 
 TEST_P(CommunicatorContractTest, GathersInRankOrderOnTheRootOnly) {
-  EXPECT_THAT(
-      RunRanks([&](Communicator& group) {
-        const int root = group.size() - 1;
-        const int32_t mine[] = {group.rank(), -group.rank()};
-        std::vector<int32_t> all(group.rank() == root ? 2 * group.size() : 0);
-        const absl::Status status = group.Gather(
-            mine, sizeof(mine), all.empty() ? nullptr : all.data(), root);
-        for (size_t i = 0; i < all.size(); i += 2) {
-          EXPECT_EQ(all[i], int32_t(i / 2));
-          EXPECT_EQ(all[i + 1], -int32_t(i / 2));
-        }
-        return status;
-      }),
-      Each(IsOk()));
+  EXPECT_THAT(RunRanks([&](Communicator& group) {
+                const int root = group.size() - 1;
+                const int32_t mine[] = {group.rank(), -group.rank()};
+                std::vector<int32_t> all(
+                    group.rank() == root ? size_t{2} * group.size() : 0);
+                absl::Status status =
+                    group.Gather(mine, sizeof(mine),
+                                 all.empty() ? nullptr : all.data(), root);
+                for (size_t i = 0; i < all.size(); i += 2) {
+                  EXPECT_EQ(all[i], int32_t(i / 2));
+                  EXPECT_EQ(all[i + 1], -int32_t(i / 2));
+                }
+                return status;
+              }),
+              Each(IsOk()));
 }
 
 TEST_P(CommunicatorContractTest, GathersEverywhereInRankOrder) {
@@ -145,13 +151,13 @@ TEST_P(CommunicatorContractTest, GathersEverywhereInRankOrder) {
                 for (const size_t n : {1, 50'000}) {
                   std::vector<int32_t> mine(n, 7 + group.rank());
                   std::vector<int32_t> all(n * group.size(), -1);
-                  const absl::Status status = group.AllGather(
-                      mine.data(), n * sizeof(int32_t), all.data());
-                  if (!status.ok()) return status;
-                  for (size_t i = 0; i < all.size(); ++i) {
-                    if (all[i] == 7 + int32_t(i / n)) continue;
-                    return absl::InternalError(absl::StrCat("wrong at ", i));
+                  KRONSERVE_RETURN_IF_ERROR(group.AllGather(
+                      mine.data(), n * sizeof(int32_t), all.data()));
+                  std::vector<int32_t> expected;
+                  for (int r = 0; r < group.size(); ++r) {
+                    expected.insert(expected.end(), n, 7 + r);
                   }
+                  EXPECT_EQ(all, expected);
                 }
                 return absl::OkStatus();
               }),
@@ -160,51 +166,52 @@ TEST_P(CommunicatorContractTest, GathersEverywhereInRankOrder) {
 
 TEST_P(CommunicatorContractTest, MinimumIsElementWise) {
   constexpr int64_t kBig = std::numeric_limits<int64_t>::max();
-  EXPECT_THAT(RunRanks([&](Communicator& group) {
-                const int64_t rank = group.rank();
-                std::vector<int64_t> values = {rank, -rank, kBig - rank,
-                                               rank == 0 ? -kBig - 1 : 5};
-                const absl::Status status =
-                    group.AllReduceMin(values.data(), values.size());
-                const int64_t last = group.size() - 1;
-                EXPECT_THAT(values,
-                            ElementsAre(0, -last, kBig - last, -kBig - 1));
-                return status;
-              }),
-              Each(IsOk()));
+  EXPECT_THAT(
+      RunRanks([&](Communicator& group) {
+        const int64_t rank = group.rank();
+        std::vector<int64_t> values = {rank, -rank, kBig - rank,
+                                       rank == 0 ? -kBig - 1 : 5};
+        absl::Status status = group.AllReduceMin(values.data(), values.size());
+        const int64_t last = group.size() - 1;
+        EXPECT_THAT(values, ElementsAre(0, -last, kBig - last, -kBig - 1));
+        return status;
+      }),
+      Each(IsOk()));
+}
+
+// `n` numbers whose sums are rounded.
+std::vector<float> Fractions(size_t n, int rank) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = 1.0f / float(i + 3 * rank + 1);
+  return values;
 }
 
 // Around the sizes where the work is split over the ranks.
 TEST_P(CommunicatorContractTest, SumsEveryLengthInRankOrder) {
-  EXPECT_THAT(RunRanks([&](Communicator& group) {
-                for (const size_t n : {0, 1, 2, 5, 1024, 1025, 100'003}) {
-                  std::vector<float> values(n);
-                  std::vector<float> expected(n);
-                  for (size_t i = 0; i < n; ++i) {
-                    const auto value = [i](int rank) {
-                      return 1.0f / float(i + 3 * rank + 1);
-                    };
-                    values[i] = value(group.rank());
-                    expected[i] = value(0);
-                    for (int r = 1; r < group.size(); ++r)
-                      expected[i] += value(r);
-                  }
-                  const absl::Status status =
-                      group.AllReduceSum(values.data(), n);
-                  if (!status.ok()) return status;
-                  if (values == expected) continue;  // The same bits.
-                  return absl::InternalError(absl::StrCat("wrong sum of ", n));
-                }
-                return absl::OkStatus();
-              }),
-              Each(IsOk()));
+  EXPECT_THAT(
+      RunRanks([&](Communicator& group) {
+        for (const size_t n : {0, 1, 2, 5, 1024, 1025, 100'003}) {
+          std::vector<float> values = Fractions(n, group.rank());
+          std::vector<float> expected = Fractions(n, 0);
+          for (int r = 1; r < group.size(); ++r) {
+            const std::vector<float> more = Fractions(n, r);
+            std::transform(expected.begin(), expected.end(), more.begin(),
+                           expected.begin(), std::plus<float>());
+          }
+          KRONSERVE_RETURN_IF_ERROR(group.AllReduceSum(values.data(), n));
+          if (values == expected) continue;  // The same bits.
+          return absl::InternalError(absl::StrCat("wrong sum of ", n));
+        }
+        return absl::OkStatus();
+      }),
+      Each(IsOk()));
 }
 
 TEST_P(CommunicatorContractTest, ManyOperationsKeepTheirOrder) {
   EXPECT_THAT(RunRanks([&](Communicator& group) {
                 for (int64_t i = 0; i < 200; ++i) {
                   int64_t value = i + group.rank();
-                  const absl::Status status = group.AllReduceMin(&value, 1);
+                  absl::Status status = group.AllReduceMin(&value, 1);
                   if (!status.ok()) return status;
                   if (value != i) return absl::InternalError("mixed up");
                 }
@@ -218,7 +225,7 @@ TEST_P(CommunicatorContractTest, LeavingAfterTheLastOperationLosesNothing) {
   for (int repeat = 0; repeat < 10; ++repeat) {
     EXPECT_THAT(RunRanks([&](Communicator& group) {
                   std::vector<int32_t> data(20'000, group.rank());
-                  const absl::Status status = group.Broadcast(
+                  absl::Status status = group.Broadcast(
                       data.data(), data.size() * sizeof(int32_t), 0);
                   EXPECT_EQ(data.back(), 0);
                   return status;
@@ -300,7 +307,7 @@ TEST_P(MultiRankContractTest, AbortFromAnotherThreadEndsTheOwnWait) {
       return group.Barrier();
     }
     std::thread other([&group] { group.Abort(); });
-    const absl::Status status = group.Barrier();
+    absl::Status status = group.Barrier();
     other.join();
     gone.Notify();
     return status;
@@ -319,7 +326,7 @@ TEST_P(MultiRankContractTest, ALateRankEndsTheWaitAndTheGroup) {
           EXPECT_TRUE(timed_out.Wait());
           return group.Barrier();
         }
-        const absl::Status status = group.Barrier();
+        absl::Status status = group.Barrier();
         if (group.rank() == 0) {
           waited = status;
           timed_out.Notify();

@@ -34,14 +34,10 @@ class InMemoryRendezvous final : public Rendezvous {
     MutexLock lock(&mu_);
     std::vector<std::string> found;
     for (const std::string& key : keys) {
-      while (values_.count(key) == 0) {
-        const absl::Duration left = deadline - SteadyClock().Now();
-        if (left <= absl::ZeroDuration()) {
-          return absl::DeadlineExceededError(
-              absl::StrCat("key '", key, "' did not come within ",
-                           absl::FormatDuration(timeout)));
-        }
-        changed_.WaitFor(&mu_, left);
+      if (!WaitForLocked(key, deadline)) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("key '", key, "' did not come within ",
+                         absl::FormatDuration(timeout)));
       }
       found.push_back(values_[key]);
     }
@@ -49,6 +45,16 @@ class InMemoryRendezvous final : public Rendezvous {
   }
 
  private:
+  bool WaitForLocked(const std::string& key, absl::Time deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    while (values_.count(key) == 0) {
+      const absl::Duration left = deadline - SteadyClock().Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed_.WaitFor(&mu_, left);
+    }
+    return true;
+  }
+
   Mutex mu_;
   CondVar changed_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);

@@ -27,9 +27,9 @@ void FoldPatches(ConstMatrixView<T> patches, const ConvGeometry& geometry,
       const int64_t tap = i % taps;
       const int64_t y = top + tap / geometry.kernel_width * geometry.dilation;
       const int64_t x = left + tap % geometry.kernel_width * geometry.dilation;
-      if (y < 0 || y >= geometry.in_height || x < 0 || x >= geometry.in_width) {
-        continue;
-      }
+      const bool inside =
+          y >= 0 && y < geometry.in_height && x >= 0 && x < geometry.in_width;
+      if (!inside) continue;
       image[(i / taps * geometry.in_height + y) * geometry.in_width + x] +=
           patches(position, i);
     }

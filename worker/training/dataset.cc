@@ -196,12 +196,11 @@ absl::StatusOr<Dataset> LoadDataset(const std::string& name,
 
 template <typename T>
 void CopyRows(const Dataset& dataset, const LabelledImages& images,
-              const int64_t* rows, int64_t count, linalg::MatrixView<T> out,
-              uint8_t* labels) {
+              const int64_t* rows, linalg::MatrixView<T> out, uint8_t* labels) {
   const int64_t size = dataset.image_size();
   const T scale = static_cast<T>(1 / dataset.stddev);
   const T shift = static_cast<T>(dataset.mean / dataset.stddev);
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < out.rows; ++i) {
     const uint8_t* from = images.pixels.data() + rows[i] * size;
     T* to = out.data + i * size;
     for (int64_t j = 0; j < size; ++j) to[j] = T(from[j]) * scale - shift;
@@ -210,8 +209,8 @@ void CopyRows(const Dataset& dataset, const LabelledImages& images,
 }
 
 template void CopyRows(const Dataset&, const LabelledImages&, const int64_t*,
-                       int64_t, linalg::MatrixView<float>, uint8_t*);
+                       linalg::MatrixView<float>, uint8_t*);
 template void CopyRows(const Dataset&, const LabelledImages&, const int64_t*,
-                       int64_t, linalg::MatrixView<double>, uint8_t*);
+                       linalg::MatrixView<double>, uint8_t*);
 
 }  // namespace kronserve::worker

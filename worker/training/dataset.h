@@ -53,10 +53,11 @@ absl::StatusOr<Dataset> LoadDataset(const std::string& name,
 
 // Copies rows of `images`, normalised to mean 0 and variance 1, to `out`
 // [count, image_size], and their labels to `labels` [count].
+//
+//   rows  [count], the count being the rows of `out`.
 template <typename T>
 void CopyRows(const Dataset& dataset, const LabelledImages& images,
-              const int64_t* rows, int64_t count, linalg::MatrixView<T> out,
-              uint8_t* labels);
+              const int64_t* rows, linalg::MatrixView<T> out, uint8_t* labels);
 
 }  // namespace kronserve::worker
 

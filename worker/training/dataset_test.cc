@@ -108,7 +108,7 @@ TEST_F(DatasetTest, CopiesRowsNormalised) {
   const int64_t rows[] = {1, 0};
   linalg::Matrix<double> out(2, 6);
   uint8_t labels[2];
-  CopyRows(data, data.train, rows, 2, out.view(), labels);
+  CopyRows(data, data.train, rows, out.view(), labels);
   EXPECT_THAT(labels, ElementsAre(4, 9));
   EXPECT_NEAR(out(0, 0), -12.5 / data.stddev, 1e-14);
   EXPECT_NEAR(out(1, 5), 37.5 / data.stddev, 1e-14);

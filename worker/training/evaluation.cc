@@ -29,8 +29,7 @@ absl::StatusOr<Evaluation> Evaluate(const Dataset& dataset, Model<float>* model,
     const int64_t count = std::min(kChunkRows, mine.end - begin);
     std::iota(rows.begin(), rows.begin() + count, begin);
     Reshape(count, dataset.image_size(), &inputs);
-    CopyRows(dataset, dataset.test, rows.data(), count, inputs.view(),
-             labels.data());
+    CopyRows(dataset, dataset.test, rows.data(), inputs.view(), labels.data());
     const auto logits = model->Forward(inputs.view());
     correct += CountCorrect(logits, labels.data());
     loss +=

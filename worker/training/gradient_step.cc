@@ -39,7 +39,7 @@ absl::Status GradientStep::ComputePart(int64_t step, const int64_t* rows,
                                        int64_t count, int64_t batch) {
   Reshape(count, parts_.dataset->image_size(), &inputs_);
   labels_.resize(count);
-  CopyRows(*parts_.dataset, parts_.dataset->train, rows, count, inputs_.view(),
+  CopyRows(*parts_.dataset, parts_.dataset->train, rows, inputs_.view(),
            labels_.data());
   parts_.model->Forward(inputs_.view());
   const double loss = parts_.model->Backward(labels_.data());

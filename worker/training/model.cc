@@ -31,14 +31,15 @@ double XavierVariance(int64_t fan_in, int64_t fan_out) {
 template <typename T>
 using Layers = std::vector<std::unique_ptr<Layer<T>>>;
 
-// Convolution, ReLU and pool on top of `geometry`'s images.
+// Activation and pool on top of a convolution, whose weights are drawn.
 template <typename T>
-void AddConvBlock(linalg::DenseKernels<T>* kernels, const std::string& name,
-                  const curvature::ConvGeometry& geometry, int64_t out_channels,
-                  RandomStream* random, Layers<T>* layers) {
-  layers->push_back(CreateConvolution(kernels, name, geometry, out_channels));
+void AddConvBlock(std::unique_ptr<Layer<T>> convolution,
+                  const curvature::ConvGeometry& geometry, RandomStream* random,
+                  Layers<T>* layers) {
+  const int64_t out_channels = convolution->weights()->shape.d_out;
   DrawWeights(HeVariance(geometry.patch_size()), random,
-              layers->back()->weights());
+              convolution->weights());
+  layers->push_back(std::move(convolution));
   layers->push_back(CreateActivation<T>(ActivationKind::kRelu,
                                         layers->back()->output_size()));
   layers->push_back(CreateMaxPool<T>(out_channels, geometry.out_height(),
@@ -123,11 +124,13 @@ Model<T> CreateConvnet(linalg::DenseKernels<T>* kernels,
   geometry.in_width = shape.width;
   geometry.kernel_height = geometry.kernel_width = 3;
   geometry.padding = 1;
-  AddConvBlock(kernels, "conv1", geometry, shape.conv1, &random, &layers);
+  AddConvBlock(CreateConvolution(kernels, "conv1", geometry, shape.conv1),
+               geometry, &random, &layers);
   geometry.in_channels = shape.conv1;
   geometry.in_height /= 2;
   geometry.in_width /= 2;
-  AddConvBlock(kernels, "conv2", geometry, shape.conv2, &random, &layers);
+  AddConvBlock(CreateConvolution(kernels, "conv2", geometry, shape.conv2),
+               geometry, &random, &layers);
   const int64_t features = layers.back()->output_size();
   layers.push_back(CreateLinear(kernels, "fc", features, shape.classes));
   DrawWeights(XavierVariance(features, shape.classes), &random,

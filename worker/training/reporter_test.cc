@@ -46,7 +46,8 @@ class ReporterTest : public ::testing::Test {
   std::string Shown() {
     std::rewind(out_);
     std::string text;
-    for (int c = std::fgetc(out_); c != EOF; c = std::fgetc(out_)) text += c;
+    for (int c = std::fgetc(out_); c != EOF; c = std::fgetc(out_))
+      text += static_cast<char>(c);
     return text;
   }
 

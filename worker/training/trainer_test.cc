@@ -187,23 +187,27 @@ TEST(TrainerTest, RefusesBatchesThatDoNotFit) {
                        HasSubstr("batch 3 is too small for 1 ranks of 4")));
 }
 
+// An optimizer that goes wrong in one bit at rank 1's third step.
+class FaultyOptimizer final : public Optimizer<float> {
+ public:
+  explicit FaultyOptimizer(int rank) : rank_(rank) {}
+  int slots_per_parameter() const override { return 1; }
+  void Step(double lr, const std::vector<linalg::MatrixView<float>>& p,
+            const std::vector<linalg::MatrixView<float>>& g) override {
+    sgd_->Step(lr, p, g);
+    if (rank_ != 1 || ++steps_ != 3) return;
+    p[0].data[5] = std::nextafter(p[0].data[5], 1e9f);
+  }
+
+ private:
+  const int rank_;
+  int steps_ = 0;
+  std::unique_ptr<Optimizer<float>> sgd_ = CreateSgd<float>({});
+};
+
 TEST(TrainerTest, VerifyReplicasNamesTheStepThatDiffers) {
   RunRanks(3, [](Communicator& group) {
-    // Rank 1's optimizer goes wrong in one bit at its third step.
-    struct Faulty final : Optimizer<float> {
-      Faulty(int rank) : rank(rank) {}
-      int slots_per_parameter() const override { return 1; }
-      void Step(double lr, const std::vector<linalg::MatrixView<float>>& p,
-                const std::vector<linalg::MatrixView<float>>& g) override {
-        sgd->Step(lr, p, g);
-        if (rank == 1 && ++steps == 3) {
-          p[0].data[5] = std::nextafter(p[0].data[5], 1e9f);
-        }
-      }
-      const int rank;
-      int steps = 0;
-      std::unique_ptr<Optimizer<float>> sgd = CreateSgd<float>({});
-    } faulty(group.rank());
+    FaultyOptimizer faulty(group.rank());
     Rank rank;
     TrainerParts parts = rank.parts();
     parts.group = &group;

@@ -69,7 +69,7 @@ TEST(TrainingState, DamageIsFoundAndChangesNothing) {
   Trainee original;
   const std::string bytes = EncodeTrainingState(7, original.parts);
   Trainee victim({4, 5, 6});
-  const auto decode = [&](std::string damaged) {
+  const auto decode = [&](const std::string& damaged) {
     return DecodeTrainingState(damaged, victim.parts).status();
   };
   std::string flipped = bytes;

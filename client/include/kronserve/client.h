@@ -70,7 +70,7 @@ class Client {
   absl::Status lost() const ABSL_LOCKS_EXCLUDED(mu_);
   // `callback` is called when the world is over, from another thread or at
   // once, perhaps twice; never after the next call. Null: nobody is told.
-  void OnLost(std::function<void()> callback)
+  void OnLost(const std::function<void()>& callback)
       ABSL_LOCKS_EXCLUDED(mu_, lost_mu_);
 
   // What the next heartbeats report as the newest step begun. RunStep() does
@@ -113,6 +113,9 @@ class Client {
   template <typename Input>
   void Drive(const Step& step, const Input& input) ABSL_LOCKS_EXCLUDED(mu_);
   void Execute(const Step& step, StepEffects effects) ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(const Step& step, StepEffects::Push push) ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(const Step& step, StepEffects::Precondition precondition)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void LogChanges(const std::vector<Suspects::Change>& changes) const;
 
   const v1::JoinJobRequest request_;

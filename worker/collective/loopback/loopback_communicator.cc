@@ -89,7 +89,7 @@ class LoopbackCommunicator final : public Communicator {
   // Ranks that disagree on a size are a bug; it is named instead of read past.
   absl::Status CheckBytes(const Slots& slots, int rank, size_t bytes) {
     if (slots[rank].size() == bytes) return absl::OkStatus();
-    const absl::Status status = absl::InvalidArgumentError(absl::StrCat(
+    absl::Status status = absl::InvalidArgumentError(absl::StrCat(
         "group '", group_->name(), "': rank ", rank, " sent ",
         slots[rank].size(), " bytes, rank ", rank_, " expected ", bytes));
     group_->Break(status);
