@@ -85,11 +85,11 @@ class Trainer {
     for (size_t l = 0; l < layers.size(); ++l) {
       const auto& layer = layers[l];
       const uint64_t seed = 100 * step + l;
+      const uint64_t of_rank = seed + uint64_t{10000} * rank_;
       gradients.push_back(Numbers(layer.d_out, layer.d_in, seed));
       if (!session_.NeedsStatistics(step, static_cast<int>(l))) continue;
-      const auto inputs =
-          Numbers(12, layer.d_in - layer.has_bias, seed + 10000 * rank_);
-      const auto hooks = Numbers(12, layer.d_out, seed + 10000 * rank_ + 5000);
+      const auto inputs = Numbers(12, layer.d_in - layer.has_bias, of_rank);
+      const auto hooks = Numbers(12, layer.d_out, of_rank + 5000);
       absl::Status status = session_.AccumulateLinear(
           static_cast<int>(l), inputs.view(), hooks.view(), 12);
       if (!status.ok()) return status;
@@ -153,26 +153,32 @@ std::unique_ptr<MiniCluster> Cluster(int servers) {
   return cluster.ok() ? *std::move(cluster) : nullptr;
 }
 
+void ExpectPreconditionsEveryLayer(MiniCluster& cluster,
+                                   v1::FactorSource source,
+                                   v1::ComputeMethod method) {
+  JobSpec job = Job(3, worker::SynchronousJobOptions());
+  job.name = absl::StrCat("job-", source, "-", method);
+  job.options.set_factor_source(source);
+  job.options.set_method(method);
+  job.options.set_factor_update_steps(2);
+  job.options.set_inv_update_steps(4);
+  const auto seen = RunSteps(cluster, job, 9);
+  for (const StepResult& result : seen[0].results) {
+    EXPECT_EQ(result.fallbacks, 0) << job.name;
+    EXPECT_FALSE(result.voided);
+  }
+  // Synchronous: every answer follows the schedule exactly.
+  EXPECT_EQ(seen[0].results[8].layers[0].age, 0);
+  EXPECT_EQ(seen[0].results[7].layers[0].age, 3);
+}
+
 TEST(Cluster, PreconditionsEveryLayerWhateverTheSource) {
   const auto cluster = Cluster(2);
   for (const auto source :
        {v1::FACTOR_SOURCE_ALL, v1::FACTOR_SOURCE_ONE_RANK}) {
     for (const auto method :
          {v1::COMPUTE_METHOD_INVERSE, v1::COMPUTE_METHOD_EIGEN}) {
-      JobSpec job = Job(3, worker::SynchronousJobOptions());
-      job.name = absl::StrCat("job-", source, "-", method);
-      job.options.set_factor_source(source);
-      job.options.set_method(method);
-      job.options.set_factor_update_steps(2);
-      job.options.set_inv_update_steps(4);
-      const auto seen = RunSteps(*cluster, job, 9);
-      for (const StepResult& result : seen[0].results) {
-        EXPECT_EQ(result.fallbacks, 0) << job.name;
-        EXPECT_FALSE(result.voided);
-      }
-      // Synchronous: every answer follows the schedule exactly.
-      EXPECT_EQ(seen[0].results[8].layers[0].age, 0);
-      EXPECT_EQ(seen[0].results[7].layers[0].age, 3);
+      ExpectPreconditionsEveryLayer(*cluster, source, method);
     }
   }
 }
@@ -193,6 +199,20 @@ TEST(Cluster, AsynchronousAnswersStayInsideTheBound) {
   }
 }
 
+// What a client reaches the servers through, except that the reply for `layer`
+// is lost at step `lost`.
+client::ClientDependencies LosingReply(const std::string& scheduler,
+                                       int64_t lost, int layer) {
+  client::ClientDependencies real = client::GrpcDependencies(scheduler);
+  client::testing::FaultyTransport::Faults faults;
+  faults.drop_reply = [lost, layer](int64_t step, int of_layer) {
+    return step == lost && of_layer == layer;
+  };
+  real.transport = std::make_unique<client::testing::FaultyTransport>(
+      std::move(real.transport), faults);
+  return real;
+}
+
 TEST(Cluster, AReplyLostForOneRankIsAFallbackForAll) {
   const auto cluster = Cluster(2);
   v1::JobOptions options = worker::SynchronousJobOptions();
@@ -202,16 +222,9 @@ TEST(Cluster, AReplyLostForOneRankIsAFallbackForAll) {
   constexpr int kLayer = 2;
   job.dependencies = [](int) {
     worker::SessionDependencies dependencies;
+    // One rank is this layer's delegate: one reply is lost.
     dependencies.connect = [](const std::string& scheduler) {
-      client::ClientDependencies real = client::GrpcDependencies(scheduler);
-      client::testing::FaultyTransport::Faults faults;
-      // One rank is this layer's delegate: one reply is lost.
-      faults.drop_reply = [](int64_t step, int layer) {
-        return step == 2 && layer == kLayer;
-      };
-      real.transport = std::make_unique<client::testing::FaultyTransport>(
-          std::move(real.transport), faults);
-      return real;
+      return LosingReply(scheduler, 2, kLayer);
     };
     return dependencies;
   };
@@ -286,33 +299,41 @@ v1::JobStatus StatusOfTheJob(MiniCluster& cluster) {
   return status.jobs_size() == 1 ? status.jobs(0) : v1::JobStatus();
 }
 
-TEST(Cluster, ADrainUnderAJobChangesNoBit) {
-  const auto cluster = Cluster(2);
-  const JobSpec job = Job(3, EveryStep());
+// Steps of one rank, with a drain of server 0 at step 5, until the move is
+// over.
+absl::Status StepAcrossDrain(MiniCluster& cluster, int rank, Trainer& trainer) {
   // Steps after the first that uses the new epoch: enough for the move, which
   // begins two heartbeats ahead, to come and go.
   constexpr int64_t kAfterwards = 400;
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  int64_t end = std::numeric_limits<int64_t>::max();
+  for (int64_t step = 0; step < end; ++step) {
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError("the epoch never came");
+    }
+    if (rank == 0 && step == 5) {
+      absl::Status drained = DrainServer0(cluster);
+      if (!drained.ok()) return drained;
+    }
+    absl::Status taken = trainer.Step(step);
+    if (!taken.ok()) return taken;
+    // All ranks use one epoch, so they stop at the same step.
+    const bool moved = trainer.results.back().epoch > 1;
+    if (moved) end = std::min(end, step + kAfterwards);
+  }
+  return absl::OkStatus();
+}
+
+TEST(Cluster, ADrainUnderAJobChangesNoBit) {
+  const auto cluster = Cluster(2);
+  const JobSpec job = Job(3, EveryStep());
   std::vector<Seen> seen(job.ranks);
   v1::JobStatus at_end;
   const absl::Status status =
       cluster->Run(job, [&](int rank, Session& session) {
         Trainer trainer(rank, session);
-        const absl::Time deadline = absl::Now() + absl::Seconds(60);
-        int64_t end = std::numeric_limits<int64_t>::max();
-        for (int64_t step = 0; step < end; ++step) {
-          if (absl::Now() > deadline) {
-            return absl::DeadlineExceededError("the epoch never came");
-          }
-          if (rank == 0 && step == 5) {
-            absl::Status drained = DrainServer0(*cluster);
-            if (!drained.ok()) return drained;
-          }
-          absl::Status taken = trainer.Step(step);
-          if (!taken.ok()) return taken;
-          // All ranks use one epoch, so they stop at the same step.
-          const bool moved = trainer.results.back().epoch > 1;
-          if (moved) end = std::min(end, step + kAfterwards);
-        }
+        absl::Status stepped = StepAcrossDrain(*cluster, rank, trainer);
+        if (!stepped.ok()) return stepped;
         if (rank == 0) at_end = StatusOfTheJob(*cluster);
         seen[rank] = {trainer.hashes, trainer.results};
         return absl::OkStatus();
@@ -345,10 +366,10 @@ void ExpectDrainIsFree(const v1::JobOptions& options) {
         for (int64_t step = 0; step < end; ++step) {
           if (rank == 0 && step == 5) leaving.BeginDrain();
           // Ranks are at most one step apart, so all see the end in time.
-          if (rank == 0 && end > step + 20 &&
-              ((step > 5 && leaving.IsDrained()) || absl::Now() > deadline)) {
-            end = step + 20;
-          }
+          const bool is_over =
+              rank == 0 && end > step + 20 &&
+              ((step > 5 && leaving.IsDrained()) || absl::Now() > deadline);
+          if (is_over) end = step + 20;
           absl::Status taken = trainer.Step(step);
           if (!taken.ok()) return taken;
         }

@@ -28,6 +28,7 @@ using worker::Session;
 using worker::SessionOptions;
 
 constexpr int kSide = 3;
+constexpr size_t kEntries = size_t{kSide} * kSide;
 constexpr int64_t kStepsOfWorld = 3;
 
 // One world of the job: its sessions, by rank.
@@ -61,11 +62,11 @@ class World {
   // layer "one" for a gradient of ones.
   absl::StatusOr<std::vector<float>> Step(int rank, int64_t step) {
     // Three rows sqrt(3) e_i: their sum is 3 I, over 3 rows.
-    std::vector<float> rows(kSide * kSide, 0);
+    std::vector<float> rows(kEntries, 0);
     for (int i = 0; i < kSide; ++i) rows[i * kSide + i] = std::sqrt(3.0f);
     const linalg::ConstMatrixView<float> view(rows.data(), kSide, kSide);
-    std::vector<float> one(kSide * kSide, 1);
-    std::vector<float> two(kSide * kSide, 1);
+    std::vector<float> one(kEntries, 1);
+    std::vector<float> two(kEntries, 1);
     Session& session = *sessions_[rank];
     for (const int layer : {0, 1}) {
       if (!session.NeedsStatistics(step, layer)) continue;
@@ -108,6 +109,26 @@ absl::Status StepUntilReplaced(World& world, int64_t step) {
   return status;
 }
 
+// One step of every rank: V of each.
+std::vector<std::vector<float>> StepAll(World& world, int ranks, int64_t step) {
+  std::vector<std::vector<float>> seen(ranks);
+  world.Each([&](int rank) {
+    const auto v = world.Step(rank, step);
+    ASSERT_THAT(v.status(), IsOk()) << "step " << step << " rank " << rank;
+    seen[rank] = *v;
+  });
+  return seen;
+}
+
+// A divisor of another world would be off by a quarter and more.
+void ExpectSame(const std::vector<float>& v, const std::vector<float>& expected,
+                int64_t step) {
+  for (size_t i = 0; i < v.size(); ++i) {
+    EXPECT_NEAR(v[i], expected[i], 1e-6 * std::abs(expected[i]))
+        << "step " << step;
+  }
+}
+
 TEST(ElasticWorlds, AveragesDoNotDependOnHowManyRanksThereAre) {
   KRONSERVE_ASSERT_OK_AND_ASSIGN(auto cluster, MiniCluster::Start({}));
   std::vector<std::unique_ptr<World>> worlds;
@@ -122,21 +143,10 @@ TEST(ElasticWorlds, AveragesDoNotDependOnHowManyRanksThereAre) {
     const int64_t start = restart * kStepsOfWorld;
     EXPECT_EQ(world.session(0).start_step(), start);
     for (int64_t step = start; step < start + kStepsOfWorld; ++step) {
-      std::vector<std::vector<float>> seen(ranks);
-      world.Each([&](int rank) {
-        const auto v = world.Step(rank, step);
-        ASSERT_THAT(v.status(), IsOk()) << "step " << step << " rank " << rank;
-        seen[rank] = *v;
-      });
+      const auto seen = StepAll(world, ranks, step);
       ASSERT_FALSE(::testing::Test::HasFailure());
       if (first.empty()) first = seen[0];
-      // A divisor of another world would be off by a quarter and more.
-      for (const auto& v : seen) {
-        for (size_t i = 0; i < v.size(); ++i) {
-          EXPECT_NEAR(v[i], first[i], 1e-6 * std::abs(first[i]))
-              << "step " << step;
-        }
-      }
+      for (const auto& v : seen) ExpectSame(v, first, step);
     }
   }
   // Whoever is left of an old world is told and disturbs nobody. Another rank

@@ -54,6 +54,18 @@ double TeacherForcedError(const Trace& trace,
   return worst;
 }
 
+// One step of SGD with momentum on one layer, along nu * `direction`.
+void Descend(const RunOptions& run, double nu, const Rows& direction,
+             Rows* velocity, Rows* weights) {
+  for (size_t i = 0; i < weights->size(); ++i) {
+    for (size_t j = 0; j < (*weights)[i].size(); ++j) {
+      double& v = (*velocity)[i][j];
+      v = run.momentum * v + nu * direction[i][j];
+      (*weights)[i][j] -= run.lr * v;
+    }
+  }
+}
+
 // SGD with momentum on the reference's own weights, in double.
 std::vector<Rows> FreeRun(const RunOptions& run, const Trace& trace) {
   ReferenceKfac reference(Sizes(), Reference(run));
@@ -67,13 +79,7 @@ std::vector<Rows> FreeRun(const RunOptions& run, const Trace& trace) {
     const auto layers = reference.Step(step, weights, seen.inputs, seen.labels);
     const double nu = run.kl_clip ? KlFactor(layers, run.lr, *run.kl_clip) : 1;
     for (size_t l = 0; l < weights.size(); ++l) {
-      for (size_t i = 0; i < weights[l].size(); ++i) {
-        for (size_t j = 0; j < weights[l][i].size(); ++j) {
-          velocity[l][i][j] = run.momentum * velocity[l][i][j] +
-                              nu * layers[l].preconditioned[i][j];
-          weights[l][i][j] -= run.lr * velocity[l][i][j];
-        }
-      }
+      Descend(run, nu, layers[l].preconditioned, &velocity[l], &weights[l]);
     }
   }
   return weights;

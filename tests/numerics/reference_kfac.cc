@@ -20,6 +20,12 @@ Rows Product(const Rows& a, const Rows& b) {
   return c;
 }
 
+// to -= factor * from.
+void Subtract(double factor, const std::vector<double>& from,
+              std::vector<double>* to) {
+  for (size_t i = 0; i < from.size(); ++i) (*to)[i] -= factor * from[i];
+}
+
 // Gauss-Jordan with partial pivoting.
 Rows Inverse(Rows m) {
   const size_t n = m.size();
@@ -40,10 +46,8 @@ Rows Inverse(Rows m) {
     for (size_t row = 0; row < n; ++row) {
       const double factor = m[row][col];
       if (row == col || factor == 0) continue;
-      for (size_t j = 0; j < n; ++j) {
-        m[row][j] -= factor * m[col][j];
-        inverse[row][j] -= factor * inverse[col][j];
-      }
+      Subtract(factor, m[col], &m[row]);
+      Subtract(factor, inverse[col], &inverse[row]);
     }
   }
   return inverse;
@@ -78,15 +82,19 @@ std::vector<double> WithOne(std::vector<double> row) {
   return row;
 }
 
+// sum += g x^T / divisor.
+void AddOuter(const std::vector<double>& g, const std::vector<double>& x,
+              double divisor, Rows* sum) {
+  for (size_t i = 0; i < g.size(); ++i) {
+    for (size_t j = 0; j < x.size(); ++j) (*sum)[i][j] += g[i] * x[j] / divisor;
+  }
+}
+
 // mean over rows of x x^T.
 Rows SecondMoment(const Rows& x, double divisor) {
   const size_t n = x[0].size();
   Rows moment = Zeros(n, n);
-  for (const auto& row : x) {
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) moment[i][j] += row[i] * row[j] / divisor;
-    }
-  }
+  for (const auto& row : x) AddOuter(row, row, divisor, &moment);
   return moment;
 }
 
@@ -105,6 +113,33 @@ std::vector<double> LogitGradient(const std::vector<double>& logits,
   return gradient;
 }
 
+// W a~.
+std::vector<double> Forward(const Rows& weights,
+                            const std::vector<double>& input) {
+  std::vector<double> output(weights.size(), 0);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    for (size_t j = 0; j < input.size(); ++j) {
+      output[i] += weights[i][j] * input[j];
+    }
+  }
+  return output;
+}
+
+// From the gradient of a layer's output to that of the layer below, whose tanh
+// gave `input`.
+std::vector<double> Backward(const Rows& weights,
+                             const std::vector<double>& gradient,
+                             const std::vector<double>& input) {
+  std::vector<double> below(input.size() - 1, 0);
+  for (size_t j = 0; j < below.size(); ++j) {
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      below[j] += weights[i][j] * gradient[i];
+    }
+    below[j] *= 1 - input[j] * input[j];  // tanh'
+  }
+  return below;
+}
+
 struct Pass {
   std::vector<Rows> inputs;     // per layer: a~ of every sample
   std::vector<Rows> gradients;  // per layer: g of every sample
@@ -117,28 +152,26 @@ void RunSample(const std::vector<Rows>& weights, std::vector<double> activation,
   std::vector<std::vector<double>> inputs(num_layers);
   for (size_t l = 0; l < num_layers; ++l) {
     inputs[l] = WithOne(activation);
-    activation.assign(weights[l].size(), 0);
-    for (size_t i = 0; i < weights[l].size(); ++i) {
-      for (size_t j = 0; j < inputs[l].size(); ++j) {
-        activation[i] += weights[l][i][j] * inputs[l][j];
-      }
-      if (l + 1 < num_layers) activation[i] = std::tanh(activation[i]);
-    }
+    activation = Forward(weights[l], inputs[l]);
+    if (l + 1 == num_layers) break;
+    for (double& value : activation) value = std::tanh(value);
   }
   std::vector<double> gradient = LogitGradient(activation, label);
   for (size_t l = num_layers; l-- > 0;) {
     pass->inputs[l].push_back(inputs[l]);
     pass->gradients[l].push_back(gradient);
     if (l == 0) break;
-    std::vector<double> below(inputs[l].size() - 1, 0);
-    for (size_t j = 0; j < below.size(); ++j) {
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        below[j] += weights[l][i][j] * gradient[i];
-      }
-      below[j] *= 1 - inputs[l][j] * inputs[l][j];  // tanh'
-    }
-    gradient = below;
+    gradient = Backward(weights[l], gradient, inputs[l]);
   }
+}
+
+// <a, b>.
+double Dot(const Rows& a, const Rows& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < a[0].size(); ++j) sum += a[i][j] * b[i][j];
+  }
+  return sum;
 }
 
 void Blend(double weight_on_new, const Rows& batch, Rows* average) {
@@ -173,11 +206,7 @@ double KlFactor(const std::vector<ReferenceLayer>& layers, double lr,
                 double kl_clip) {
   double sum = 0;
   for (const ReferenceLayer& layer : layers) {
-    for (size_t i = 0; i < layer.gradient.size(); ++i) {
-      for (size_t j = 0; j < layer.gradient[0].size(); ++j) {
-        sum += layer.gradient[i][j] * layer.preconditioned[i][j];
-      }
-    }
+    sum += Dot(layer.gradient, layer.preconditioned);
   }
   return std::min(1.0, std::sqrt(kl_clip / std::abs(lr * lr * sum)));
 }
@@ -203,12 +232,8 @@ std::vector<ReferenceLayer> ReferenceKfac::Step(
     if (step % options_.inv_update_steps == 0) Refresh(&layers_[l]);
     Rows gradient = Zeros(sizes_[l + 1], sizes_[l] + 1);
     for (size_t n = 0; n < inputs.size(); ++n) {
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        for (size_t j = 0; j < gradient[0].size(); ++j) {
-          gradient[i][j] += pass.gradients[l][n][i] * pass.inputs[l][n][j] /
-                            double(inputs.size());
-        }
-      }
+      AddOuter(pass.gradients[l][n], pass.inputs[l][n], double(inputs.size()),
+               &gradient);
     }
     result[l].preconditioned =
         Product(Product(layers_[l].g_inverse, gradient), layers_[l].a_inverse);

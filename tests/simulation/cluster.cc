@@ -12,6 +12,17 @@ constexpr absl::Duration kSaveEvery = absl::Seconds(2);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
 constexpr absl::Duration kAskAgain = absl::Milliseconds(200);
 
+bool AwaitsLayerFrom(const server::ServerCore& core,
+                     const std::string& source) {
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    const server::HeldLayer* held = core.FindHeldLayer(kJob, layer);
+    if (held != nullptr && held->is_awaited() && held->source == source) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Cluster::Cluster(Environment* env)
@@ -143,12 +154,7 @@ void Cluster::BeginAtServer(const Fault& fault) {
 bool Cluster::IsAwaitedFrom(const std::string& source) const {
   for (const ServerNode* server : servers_) {
     if (server == nullptr || !server->process()->alive()) continue;
-    for (int layer = 0; layer < kMostLayers; ++layer) {
-      const server::HeldLayer* held = server->core().FindHeldLayer(kJob, layer);
-      if (held != nullptr && held->is_awaited() && held->source == source) {
-        return true;
-      }
-    }
+    if (AwaitsLayerFrom(server->core(), source)) return true;
   }
   return false;
 }
@@ -222,8 +228,6 @@ void Cluster::End(const Fault& fault) {
       if (servers_[fault.target]->process()->alive()) return;
       return StartServer(fault.target);
     case FaultKind::kFreezeServer:
-      if (servers_[fault.target]->process()->frozen()) {
-      }
       return env_->queue.Thaw(servers_[fault.target]->process());
     case FaultKind::kCutServer:
     case FaultKind::kCutServerLink:

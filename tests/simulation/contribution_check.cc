@@ -92,29 +92,30 @@ void ContributionCheck::OnStaged(const ServerNode& server,
     const v1::ContributionItem& item = header.items(i);
     const Identity identity(call.world_version(), call.step(), item.layer(),
                             call.rank(), item.kind());
-    Stage(absl::StrCat(Where(server, item.layer()), ", step ", call.step(),
-                       ", rank ", call.rank()),
-          identity, item, response.results(i).outcome(), now, &book);
+    Stage(
+        absl::StrCat(Where(server, item.layer()), ", step ", call.step(),
+                     ", rank ", call.rank()),
+        {identity,
+         item.body() == v1::CONTRIBUTION_BODY_DATA ? Body::kData : Body::kEmpty,
+         response.results(i).outcome()},
+        now, &book);
   }
 }
 
 void ContributionCheck::Stage(const std::string& where,
-                              const Identity& identity,
-                              const v1::ContributionItem& item,
-                              v1::ContributionOutcome outcome, absl::Time now,
+                              const Answered& answered, absl::Time now,
                               ServerBook* server) {
+  const Identity& identity = answered.identity;
   const auto& [world, step, index, rank, kind] = identity;
   LayerBook& layer = server->layers[index];
   RoundBook& round =
       layer.rounds.try_emplace({world, step}, RoundBook{now, {}}).first->second;
-  switch (outcome) {
+  switch (answered.outcome) {
     case v1::CONTRIBUTION_OUTCOME_ACCEPTED:
       verdict_.Require(layer.accepted.insert(identity).second, [&] {
         return absl::StrCat(where, ": one contribution was taken twice");
       });
-      round.in[{rank, kind}] = item.body() == v1::CONTRIBUTION_BODY_DATA
-                                   ? Body::kData
-                                   : Body::kEmpty;
+      round.in[{rank, kind}] = answered.body;
       ++server->staged;
       break;
     case v1::CONTRIBUTION_OUTCOME_DUPLICATE:
@@ -146,13 +147,14 @@ void ContributionCheck::OnStepEnds(const ServerNode& server,
 
 // Notes these as merged; the ranks they came from.
 std::set<int> ContributionCheck::TakeParts(
-    const std::string& where,
-    const std::vector<server::MergeInput::Part>& parts, int layer,
-    v1::FactorKind kind, LayerBook* book, RoundKey* round) {
+    const std::vector<server::MergeInput::Part>& parts, v1::FactorKind kind,
+    Beginning* merge) {
+  const std::string& where = merge->where;
+  RoundKey& round = merge->round;
   std::set<int> ranks;
   for (const server::MergeInput::Part& part : parts) {
     const Sent* sent = Find(part.sum);
-    const bool fits = sent != nullptr && sent->layer == layer &&
+    const bool fits = sent != nullptr && sent->layer == merge->layer &&
                       sent->kind == kind && sent->rows == part.rows &&
                       (ranks.empty() || sent->rank > *ranks.rbegin());
     if (!verdict_.Require(fits, [&] {
@@ -161,17 +163,18 @@ std::set<int> ContributionCheck::TakeParts(
         })) {
       return ranks;
     }
-    if (round->second < 0) *round = {sent->world, sent->step};
-    verdict_.Require(*round == RoundKey(sent->world, sent->step), [&] {
-      return absl::StrCat(where, ": one merge takes from steps ", round->second,
+    if (round.second < 0) round = {sent->world, sent->step};
+    verdict_.Require(round == RoundKey(sent->world, sent->step), [&] {
+      return absl::StrCat(where, ": one merge takes from steps ", round.second,
                           " and ", sent->step);
     });
-    const Identity identity(sent->world, sent->step, layer, sent->rank, kind);
-    verdict_.Require(book->merged.insert(identity).second, [&] {
+    const Identity identity(sent->world, sent->step, merge->layer, sent->rank,
+                            kind);
+    verdict_.Require(merge->book->merged.insert(identity).second, [&] {
       return absl::StrCat(where, ", step ", sent->step, ", rank ", sent->rank,
                           ": one contribution is merged twice");
     });
-    verdict_.Require(book->accepted.count(identity) > 0, [&] {
+    verdict_.Require(merge->book->accepted.count(identity) > 0, [&] {
       return absl::StrCat(where, ", step ", sent->step, ", rank ", sent->rank,
                           ": merged, but never taken");
     });
@@ -187,12 +190,16 @@ void ContributionCheck::OnMergeBegins(const ServerNode& server,
   ++book.merging;
   const int layer = task.key.layer;
   LayerBook& mine = book.layers[layer];
-  const std::string where = Where(server, layer);
-  RoundKey round(0, -1);
-  const std::set<int> a = TakeParts(where, task.input.a, layer,
-                                    v1::FACTOR_KIND_INPUT, &mine, &round);
-  const std::set<int> g = TakeParts(where, task.input.g, layer,
-                                    v1::FACTOR_KIND_OUTPUT, &mine, &round);
+  Beginning merge;
+  merge.where = Where(server, layer);
+  merge.layer = layer;
+  merge.book = &mine;
+  const std::set<int> a =
+      TakeParts(task.input.a, v1::FACTOR_KIND_INPUT, &merge);
+  const std::set<int> g =
+      TakeParts(task.input.g, v1::FACTOR_KIND_OUTPUT, &merge);
+  const std::string& where = merge.where;
+  const RoundKey& round = merge.round;
   verdict_.Require(a == g && !a.empty(), [&] {
     return absl::StrCat(where, ", step ", round.second,
                         ": A and G do not come from the same ranks");
@@ -208,7 +215,7 @@ void ContributionCheck::OnMergeBegins(const ServerNode& server,
       mine.merging.emplace(round.first, round.second, layer, rank, kind);
     }
   }
-  CheckClosed(where, book, mine, layer, round, a, now);
+  CheckClosed(merge, book, a, now);
 }
 
 // A layer that leaves waits for nobody once all ranks are past its last step
@@ -222,13 +229,14 @@ bool ContributionCheck::MayCloseForMove(const LayerBook& book,
 
 // The round was complete, its policy let it close without some, or the layer
 // had to go.
-void ContributionCheck::CheckClosed(const std::string& where,
+void ContributionCheck::CheckClosed(const Beginning& merge,
                                     const ServerBook& server,
-                                    const LayerBook& book, int layer,
-                                    const RoundKey& round,
                                     const std::set<int>& ranks,
                                     absl::Time now) {
-  const std::vector<int>& expected = contributors_[round.first][layer];
+  const std::string& where = merge.where;
+  const LayerBook& book = *merge.book;
+  const RoundKey& round = merge.round;
+  const std::vector<int>& expected = contributors_[round.first][merge.layer];
   const auto in = book.rounds.find(round);
   const auto commits = server.commits.find(round);
   if (in == book.rounds.end() || commits == server.commits.end()) {
@@ -309,8 +317,8 @@ void ContributionCheck::OnMergeEnds(const ServerNode& server,
     return to;
   };
   mine.oracle.Merge(plan_.options.factor_init(), task.input.factor_decay,
-                    parts(task.input.a), task.input.scale_a,
-                    parts(task.input.g), task.input.scale_g);
+                    {parts(task.input.a), task.input.scale_a},
+                    {parts(task.input.g), task.input.scale_g});
   CheckAverages(where, mine, *state);
 }
 
@@ -375,6 +383,18 @@ void ContributionCheck::OnServer(const ServerNode& server) {
   if (book.merging == 0) CheckSum(server, book);
 }
 
+int64_t ContributionCheck::CountOpen(const LayerBook& book,
+                                     const RoundKey& closed) {
+  int64_t open = 0;
+  for (auto it = book.rounds.upper_bound(closed); it != book.rounds.end();
+       ++it) {
+    for (const auto& [who, body] : it->second.in) {
+      open += body != Body::kRefused ? 1 : 0;
+    }
+  }
+  return open;
+}
+
 // What was taken is what ended as one of the six, or is still open.
 void ContributionCheck::CheckSum(const ServerNode& server,
                                  const ServerBook& book) {
@@ -382,13 +402,7 @@ void ContributionCheck::CheckSum(const ServerNode& server,
   for (const auto& [index, layer] : book.layers) {
     const server::LayerState* state = server.core().FindLayerState(kJob, index);
     if (state == nullptr) continue;
-    const RoundKey closed(book.world, state->rounds().closed_through());
-    for (auto it = layer.rounds.upper_bound(closed); it != layer.rounds.end();
-         ++it) {
-      for (const auto& [who, body] : it->second.in) {
-        open += body != Body::kRefused ? 1 : 0;
-      }
-    }
+    open += CountOpen(layer, {book.world, state->rounds().closed_through()});
   }
   const v1::ServerCounters counters = server.core().Status().counters();
   const int64_t ended =

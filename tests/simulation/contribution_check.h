@@ -123,21 +123,33 @@ class ContributionCheck {
     int64_t staged = 0;  // Answered as something else than a repeat.
   };
 
+  // One item of a push, and what the server said of it.
+  struct Answered {
+    Identity identity;
+    Body body = Body::kEmpty;
+    v1::ContributionOutcome outcome = v1::CONTRIBUTION_OUTCOME_UNSPECIFIED;
+  };
+  // A merge that begins.
+  struct Beginning {
+    std::string where;
+    int layer = 0;
+    LayerBook* book = nullptr;
+    RoundKey round = {0, -1};  // Step -1: no part was looked at yet.
+  };
+
   ServerBook& Sync(const ServerNode& server);
   void CheckAverages(const std::string& where, const LayerBook& book,
                      const server::LayerState& state);
   const Sent* Find(const Tensor& values) const;
-  void Stage(const std::string& where, const Identity& identity,
-             const v1::ContributionItem& item, v1::ContributionOutcome outcome,
-             absl::Time now, ServerBook* server);
-  std::set<int> TakeParts(const std::string& where,
-                          const std::vector<server::MergeInput::Part>& parts,
-                          int layer, v1::FactorKind kind, LayerBook* book,
-                          RoundKey* round);
-  void CheckClosed(const std::string& where, const ServerBook& server,
-                   const LayerBook& book, int layer, const RoundKey& round,
+  void Stage(const std::string& where, const Answered& answered, absl::Time now,
+             ServerBook* server);
+  std::set<int> TakeParts(const std::vector<server::MergeInput::Part>& parts,
+                          v1::FactorKind kind, Beginning* merge);
+  void CheckClosed(const Beginning& merge, const ServerBook& server,
                    const std::set<int>& ranks, absl::Time now);
   bool MayCloseForMove(const LayerBook& book, const RoundKey& round) const;
+  // Contributions taken for rounds after `closed`.
+  static int64_t CountOpen(const LayerBook& book, const RoundKey& closed);
   void CheckSum(const ServerNode& server, const ServerBook& book);
 
   const ClusterPlan& plan_;

@@ -39,8 +39,8 @@ std::string Compare(const char* name, const std::vector<float>& found,
 }  // namespace
 
 void LayerOracle::Update(v1::FactorInit init, double weight,
-                         const std::vector<Part>& parts, double scale,
-                         std::vector<double>* average) {
+                         const Addend& addend, std::vector<double>* average) {
+  const std::vector<Part>& parts = addend.parts;
   const size_t n = parts.front().sum->size();
   if (average->empty()) {
     average->assign(n, 0);
@@ -54,13 +54,13 @@ void LayerOracle::Update(v1::FactorInit init, double weight,
   for (size_t i = 0; i < n; ++i) {
     double sum = 0;
     for (const Part& part : parts) sum += (*part.sum)[i];
-    (*average)[i] = (1 - weight) * (*average)[i] + weight * scale * sum / rows;
+    (*average)[i] =
+        (1 - weight) * (*average)[i] + weight * addend.scale * sum / rows;
   }
 }
 
-void LayerOracle::Merge(v1::FactorInit init, double decay,
-                        const std::vector<Part>& a, double scale_a,
-                        const std::vector<Part>& g, double scale_g) {
+void LayerOracle::Merge(v1::FactorInit init, double decay, const Addend& a,
+                        const Addend& g) {
   ++updates_;
   double weight = 1 - decay;
   if (init == v1::FACTOR_INIT_WARM) {
@@ -68,8 +68,8 @@ void LayerOracle::Merge(v1::FactorInit init, double decay,
   } else if (init == v1::FACTOR_INIT_FIRST && updates_ == 1) {
     weight = 1;
   }
-  Update(init, weight, a, scale_a, &a_);
-  Update(init, weight, g, scale_g, &g_);
+  Update(init, weight, a, &a_);
+  Update(init, weight, g, &g_);
 }
 
 std::string LayerOracle::Difference(const std::vector<float>& a,

@@ -22,9 +22,15 @@ class LayerOracle {
     int64_t rows = 0;
   };
 
+  // What a round adds to one of the two averages.
+  struct Addend {
+    std::vector<Part> parts;
+    double scale = 1;
+  };
+
   // One more round was merged.
-  void Merge(v1::FactorInit init, double decay, const std::vector<Part>& a,
-             double scale_a, const std::vector<Part>& g, double scale_g);
+  void Merge(v1::FactorInit init, double decay, const Addend& a,
+             const Addend& g);
 
   int64_t updates() const { return updates_; }
 
@@ -33,8 +39,7 @@ class LayerOracle {
                          const std::vector<float>& g) const;
 
  private:
-  static void Update(v1::FactorInit init, double weight,
-                     const std::vector<Part>& parts, double scale,
+  static void Update(v1::FactorInit init, double weight, const Addend& addend,
                      std::vector<double>* average);
 
   int64_t updates_ = 0;

@@ -43,45 +43,51 @@ absl::Duration Network::Latency() {
 }
 
 CallPtr Network::Begin(const ProcessPtr& caller, const std::string& to,
-                       absl::Duration timeout, AtCallee at_callee,
+                       absl::Duration timeout, const AtCallee& at_callee,
                        std::function<void(const absl::Status&)> fail) {
   Forget();
   auto call = std::make_shared<Call>();
   call->from = caller->name();
   call->to = to;
   call->deadline = queue_.now() + std::max(timeout, absl::ZeroDuration());
-  call->caller = caller;
-  call->fail = std::move(fail);
-  call->last_message = queue_.now();
+  call->caller_ = caller;
+  call->fail_ = std::move(fail);
+  call->last_message_ = queue_.now();
   calls_.push_back(call);
   queue_.At(call->deadline, caller, [call] {
-    if (call->ended) return;
-    call->ended = true;
-    call->fail(absl::DeadlineExceededError(
+    if (call->ended_) return;
+    call->ended_ = true;
+    call->fail_(absl::DeadlineExceededError(
         absl::StrCat("no answer from ", call->to, " in time")));
   });
-  if (IsCut(call->from, to) || random_.Chance(weather_.lost)) {
-    call->broken = true;
-  } else if (random_.Chance(weather_.reset)) {
-    call->broken = true;
-    FailLater(call, absl::UnavailableError("connection reset"));
-  } else {
-    queue_.After(Latency(), nullptr,
-                 [this, call, at_callee] { Deliver(call, at_callee); });
-    if (random_.Chance(weather_.repeated)) {
-      auto ghost = std::make_shared<Call>(*call);
-      ghost->ended = true;
-      calls_.push_back(ghost);
-      queue_.After(Latency(), nullptr,
-                   [this, ghost, at_callee] { Deliver(ghost, at_callee); });
-    }
-  }
+  SendRequest(call, at_callee);
   return call;
+}
+
+void Network::SendRequest(const CallPtr& call, const AtCallee& at_callee) {
+  if (IsCut(call->from, call->to) || random_.Chance(weather_.lost)) {
+    call->broken_ = true;
+    return;
+  }
+  if (random_.Chance(weather_.reset)) {
+    call->broken_ = true;
+    FailLater(call, absl::UnavailableError("connection reset"));
+    return;
+  }
+  queue_.After(Latency(), nullptr,
+               [this, call, at_callee] { Deliver(call, at_callee); });
+  if (random_.Chance(weather_.repeated)) {
+    auto ghost = std::make_shared<Call>(*call);
+    ghost->ended_ = true;
+    calls_.push_back(ghost);
+    queue_.After(Latency(), nullptr,
+                 [this, ghost, at_callee] { Deliver(ghost, at_callee); });
+  }
 }
 
 void Network::Deliver(const CallPtr& call, const AtCallee& at_callee) {
   if (IsCut(call->from, call->to) || silent_.count(call->to) > 0) {
-    call->broken = true;
+    call->broken_ = true;
     return;
   }
   const auto found = listening_.find(call->to);
@@ -91,51 +97,51 @@ void Network::Deliver(const CallPtr& call, const AtCallee& at_callee) {
     return;
   }
   Endpoint* const endpoint = found->second;
-  call->callee = endpoint->process();
-  queue_.At(call->deadline, call->callee, [this, call] { Gone(call); });
-  queue_.After(absl::ZeroDuration(), call->callee,
+  call->callee_ = endpoint->process();
+  queue_.At(call->deadline, call->callee_, [this, call] { Gone(call); });
+  queue_.After(absl::ZeroDuration(), call->callee_,
                [endpoint, call, at_callee] { at_callee(endpoint, call); });
 }
 
 void Network::Send(const CallPtr& call, Action at_caller) {
-  if (call->ended || call->broken) return;
+  if (call->ended_ || call->broken_) return;
   if (IsCut(call->to, call->from) || random_.Chance(weather_.lost)) {
-    call->broken = true;
+    call->broken_ = true;
     return;
   }
   if (random_.Chance(weather_.reset)) {
-    call->broken = true;
+    call->broken_ = true;
     FailLater(call, absl::UnavailableError("connection reset"));
     return;
   }
-  call->last_message = std::max(call->last_message, queue_.now() + Latency());
-  queue_.At(call->last_message, call->caller,
+  call->last_message_ = std::max(call->last_message_, queue_.now() + Latency());
+  queue_.At(call->last_message_, call->caller_,
             [call, at_caller = std::move(at_caller)] {
-              if (!call->ended) at_caller();
+              if (!call->ended_) at_caller();
             });
 }
 
 void Network::End(const CallPtr& call, Action at_caller) {
-  if (call->closed) return;
-  call->closed = true;
+  if (call->closed_) return;
+  call->closed_ = true;
   Send(call, [call, at_caller = std::move(at_caller)] {
-    call->ended = true;
+    call->ended_ = true;
     at_caller();
   });
 }
 
 void Network::FailLater(const CallPtr& call, const absl::Status& status) {
-  queue_.At(std::max(call->last_message, queue_.now() + Latency()),
-            call->caller, [this, call, status] {
-              if (call->ended || IsCut(call->to, call->from)) return;
-              call->ended = true;
-              call->fail(status);
+  queue_.At(std::max(call->last_message_, queue_.now() + Latency()),
+            call->caller_, [this, call, status] {
+              if (call->ended_ || IsCut(call->to, call->from)) return;
+              call->ended_ = true;
+              call->fail_(status);
             });
 }
 
 void Network::Gone(const CallPtr& call) {
-  if (call->closed) return;
-  call->closed = true;
+  if (call->closed_) return;
+  call->closed_ = true;
   if (call->on_gone != nullptr) call->on_gone();
 }
 
@@ -144,14 +150,16 @@ void Network::Kill(const ProcessPtr& process, bool machine_too) {
   if (machine_too) silent_.insert(process->name());
   listening_.erase(process->name());
   if (machine_too) return;
-  for (const CallPtr& call : calls_) {
-    if (call->callee == process && !call->ended) {
-      FailLater(call, absl::UnavailableError(
-                          absl::StrCat(call->to, " closed the connection")));
-    }
-    if (call->caller == process && call->callee != nullptr) {
-      queue_.After(Latency(), call->callee, [this, call] { Gone(call); });
-    }
+  for (const CallPtr& call : calls_) HangUp(call, process);
+}
+
+void Network::HangUp(const CallPtr& call, const ProcessPtr& dead) {
+  if (call->callee_ == dead && !call->ended_) {
+    FailLater(call, absl::UnavailableError(
+                        absl::StrCat(call->to, " closed the connection")));
+  }
+  if (call->caller_ == dead && call->callee_ != nullptr) {
+    queue_.After(Latency(), call->callee_, [this, call] { Gone(call); });
   }
 }
 
@@ -160,12 +168,12 @@ void Network::Forget() {
   const absl::Time now = queue_.now();
   calls_.erase(std::remove_if(calls_.begin(), calls_.end(),
                               [now](const CallPtr& call) {
-                                return call->ended &&
-                                       (call->closed || call->deadline < now);
+                                return call->ended_ &&
+                                       (call->closed_ || call->deadline < now);
                               }),
                calls_.end());
   for (const CallPtr& call : calls_) {
-    if (call->deadline < now && !call->caller->alive()) call->ended = true;
+    if (call->deadline < now && !call->caller_->alive()) call->ended_ = true;
   }
 }
 

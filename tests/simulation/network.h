@@ -55,13 +55,13 @@ struct Call {
 
  private:
   friend class Network;
-  ProcessPtr caller;
-  ProcessPtr callee;  // Null before the request arrives.
-  std::function<void(const absl::Status&)> fail;
-  absl::Time last_message;
-  bool ended = false;   // The caller has its end.
-  bool closed = false;  // The callee has sent its end, or was told to stop.
-  bool broken = false;  // Nothing gets through any more.
+  ProcessPtr caller_;
+  ProcessPtr callee_;  // Null before the request arrives.
+  std::function<void(const absl::Status&)> fail_;
+  absl::Time last_message_;
+  bool ended_ = false;   // The caller has its end.
+  bool closed_ = false;  // The callee has sent its end, or was told to stop.
+  bool broken_ = false;  // Nothing gets through any more.
 };
 using CallPtr = std::shared_ptr<Call>;
 
@@ -83,7 +83,7 @@ class Network {
   // was repeated; `fail` runs at the caller when the call ends without an end
   // of the callee's.
   CallPtr Begin(const ProcessPtr& caller, const std::string& to,
-                absl::Duration timeout, AtCallee at_callee,
+                absl::Duration timeout, const AtCallee& at_callee,
                 std::function<void(const absl::Status&)> fail);
   // Sends a message back; with End() the last one.
   void Send(const CallPtr& call, Action at_caller);
@@ -102,9 +102,12 @@ class Network {
  private:
   bool IsCut(const std::string& from, const std::string& to) const;
   absl::Duration Latency();
+  void SendRequest(const CallPtr& call, const AtCallee& at_callee);
   void Deliver(const CallPtr& call, const AtCallee& at_callee);
   void FailLater(const CallPtr& call, const absl::Status& status);
   void Gone(const CallPtr& call);
+  // The other end of the call, if `dead` is one of its ends, hears of it.
+  void HangUp(const CallPtr& call, const ProcessPtr& dead);
   void Forget();
 
   EventQueue& queue_;

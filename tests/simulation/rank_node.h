@@ -103,7 +103,7 @@ class RankNode final : public GroupMember {
   void Apply(const worker::StepDecision& decision);
   void Adopt(const v1::Assignment& assignment);
   // Runs `action` in a while unless the group breaks before.
-  void Later(absl::Duration delay, std::function<void()> action);
+  void Later(absl::Duration delay, const std::function<void()>& action);
 
   Environment* const env_;
   Launcher* const launcher_;

@@ -51,23 +51,25 @@ void SchedulerNode::Tick() {
 }
 
 void SchedulerNode::StartEffects() {
-  for (const scheduler::Effect& effect : core_->TakeEffects()) {
-    if (const auto* persist = std::get_if<scheduler::PersistEffect>(&effect)) {
-      Persist(*persist);
-    } else if (const auto* configure =
-                   std::get_if<scheduler::ConfigureEffect>(&effect)) {
-      Configure(*configure);
-    } else if (const auto* drop = std::get_if<scheduler::DropEffect>(&effect)) {
-      Drop(*drop);
-    } else if (const auto* write =
-                   std::get_if<scheduler::WriteCheckpointEffect>(&effect)) {
-      WriteCheckpoint(*write);
-    } else if (const auto* commit =
-                   std::get_if<scheduler::CommitCheckpointEffect>(&effect)) {
-      CommitCheckpoint(*commit);
-    } else if (const auto* line = std::get_if<scheduler::LogEffect>(&effect)) {
-      env_->Say(kScheduler, [&] { return line->message; });
-    }
+  for (const scheduler::Effect& effect : core_->TakeEffects()) Start(effect);
+}
+
+void SchedulerNode::Start(const scheduler::Effect& effect) {
+  if (const auto* persist = std::get_if<scheduler::PersistEffect>(&effect)) {
+    Persist(*persist);
+  } else if (const auto* configure =
+                 std::get_if<scheduler::ConfigureEffect>(&effect)) {
+    Configure(*configure);
+  } else if (const auto* drop = std::get_if<scheduler::DropEffect>(&effect)) {
+    Drop(*drop);
+  } else if (const auto* write =
+                 std::get_if<scheduler::WriteCheckpointEffect>(&effect)) {
+    WriteCheckpoint(*write);
+  } else if (const auto* commit =
+                 std::get_if<scheduler::CommitCheckpointEffect>(&effect)) {
+    CommitCheckpoint(*commit);
+  } else if (const auto* line = std::get_if<scheduler::LogEffect>(&effect)) {
+    env_->Say(kScheduler, [&] { return line->message; });
   }
 }
 

@@ -60,6 +60,7 @@ class SchedulerNode final : public Endpoint {
  private:
   void Tick();
   void StartEffects();
+  void Start(const scheduler::Effect& effect);
   void Persist(const scheduler::PersistEffect& effect);
   void WriteNext();
   void Configure(const scheduler::ConfigureEffect& effect);

@@ -101,8 +101,8 @@ void ServerNode::Dispatch(server::Effects effects) {
   for (server::RestoreTask& task : effects.restores) {
     RunRestore(std::move(task));
   }
-  for (server::CheckpointTask& task : effects.checkpoints) {
-    RunCheckpoint(std::move(task));
+  for (const server::CheckpointTask& task : effects.checkpoints) {
+    RunCheckpoint(task);
   }
   for (server::Reply& reply : effects.replies) SendReply(std::move(reply));
   for (const std::string& warning : effects.warnings) {
@@ -163,7 +163,7 @@ void ServerNode::ArmTimer() {
 }
 
 void ServerNode::Push(const CallPtr& call, const client::PushCall& push,
-                      client::Transport::OnPushDone done) {
+                      const client::Transport::OnPushDone& done) {
   absl::StatusOr<server::PushTicket> ticket;
   Input([&](server::Effects* effects) {
     ticket = core_.BeginPush(push.header, env_->now(), effects);
@@ -187,26 +187,32 @@ void ServerNode::Push(const CallPtr& call, const client::PushCall& push,
   // Its chunks come, and are checked.
   env_->queue.After(TaskTime(1), process(), [=] {
     if (std::exchange(*staged, true)) return;
-    std::vector<server::CheckedTensor> tensors;
-    for (int i = 0; i < push.header.items_size(); ++i) {
-      tensors.push_back(
-          ticket->slots[i].keep
-              ? Check(push.tensors[i], push.header.items(i).checksum())
-              : server::CheckedTensor());
-    }
-    absl::StatusOr<v1::PushFactorsResponse> response;
-    Input([&](server::Effects* effects) {
-      response =
-          core_.StagePush(*ticket, push.header, tensors, env_->now(), effects);
-      if (response.ok()) {
-        env_->checks.contributions.OnStaged(*this, push.header, *response,
-                                            env_->now());
-      }
-    });
+    const auto response = StagePush(push, *ticket);
     env_->network.End(call, [done, end = EndOf(response.status()), response] {
       done(end, response.ok() ? *response : v1::PushFactorsResponse());
     });
   });
+}
+
+absl::StatusOr<v1::PushFactorsResponse> ServerNode::StagePush(
+    const client::PushCall& push, const server::PushTicket& ticket) {
+  std::vector<server::CheckedTensor> tensors;
+  for (int i = 0; i < push.header.items_size(); ++i) {
+    tensors.push_back(
+        ticket.slots[i].keep
+            ? Check(push.tensors[i], push.header.items(i).checksum())
+            : server::CheckedTensor());
+  }
+  absl::StatusOr<v1::PushFactorsResponse> response;
+  Input([&](server::Effects* effects) {
+    response =
+        core_.StagePush(ticket, push.header, tensors, env_->now(), effects);
+    if (response.ok()) {
+      env_->checks.contributions.OnStaged(*this, push.header, *response,
+                                          env_->now());
+    }
+  });
+  return response;
 }
 
 void ServerNode::Precondition(const CallPtr& call,
@@ -264,14 +270,17 @@ void ServerNode::AddGradients(const client::PreconditionCall& step,
     const uint64_t request = ticket.requests[i];
     const Tensor tensor = step.tensors[i];
     const uint64_t checksum = step.header.items(static_cast<int>(i)).checksum();
-    env_->queue.After(TaskTime(1), process(), [=] {
-      if (streams_.count(request) == 0) return;
-      Input([&](server::Effects* effects) {
-        core_.AddGradient(request, Check(tensor, checksum), env_->now(),
-                          effects);
-      });
-    });
+    env_->queue.After(TaskTime(1), process(),
+                      [=] { AddGradient(request, tensor, checksum); });
   }
+}
+
+void ServerNode::AddGradient(uint64_t request, const Tensor& tensor,
+                             uint64_t checksum) {
+  if (streams_.count(request) == 0) return;
+  Input([&](server::Effects* effects) {
+    core_.AddGradient(request, Check(tensor, checksum), env_->now(), effects);
+  });
 }
 
 void ServerNode::SendReply(server::Reply reply) {
@@ -385,16 +394,21 @@ void ServerNode::Heartbeat() {
                   return core->ServerHeartbeat(request, now);
                 },
                 [this](const absl::StatusOr<v1::ServerHeartbeatResponse>& got) {
-                  if (got.ok()) {
-                    core_.SeeTerm(got->term());
-                    Input([&](server::Effects* effects) {
-                      core_.SeeProgress(got->jobs(), env_->now(), effects);
-                    });
-                  }
-                  Heard(got.status(), false);
+                  HeartbeatAnswered(got);
                 });
       },
       [this](const absl::Status& status) { Heard(status, false); });
+}
+
+void ServerNode::HeartbeatAnswered(
+    const absl::StatusOr<v1::ServerHeartbeatResponse>& response) {
+  if (response.ok()) {
+    core_.SeeTerm(response->term());
+    Input([&](server::Effects* effects) {
+      core_.SeeProgress(response->jobs(), env_->now(), effects);
+    });
+  }
+  Heard(response.status(), false);
 }
 
 void ServerNode::Heard(const absl::Status& status, bool registering) {

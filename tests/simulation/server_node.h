@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/transport.h"
 #include "common/backoff.h"
 #include "server/server_core.h"
@@ -32,7 +33,7 @@ class ServerNode final : public Endpoint {
 
   // Calls that reached this process; `done` and `on_layer` run at the caller.
   void Push(const CallPtr& call, const client::PushCall& push,
-            client::Transport::OnPushDone done);
+            const client::Transport::OnPushDone& done);
   void Precondition(const CallPtr& call, const client::PreconditionCall& step,
                     client::Transport::OnLayer on_layer,
                     client::Transport::OnDone done);
@@ -45,15 +46,15 @@ class ServerNode final : public Endpoint {
   void Transfer(const CallPtr& call, const v1::TransferLayerHeader& header,
                 const server::LayerImage& image,
                 const ContributionCheck::Lineage& lineage,
-                std::function<void(const absl::Status&)> done);
+                const std::function<void(const absl::Status&)>& done);
 
   void WriteCheckpoint(
       const CallPtr& call, const v1::WriteCheckpointRequest& request,
-      std::function<void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>
-          done);
+      const std::function<
+          void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>& done);
   void CommitCheckpoint(const CallPtr& call,
                         const v1::CommitCheckpointRequest& request,
-                        std::function<void(const absl::Status&)> done);
+                        const std::function<void(const absl::Status&)>& done);
 
   const server::ServerCore& core() const { return core_; }
 
@@ -79,15 +80,22 @@ class ServerNode final : public Endpoint {
   // server_node_moves.cc
   void RunTransfer(server::TransferTask task);
   void RunRestore(server::RestoreTask task);
-  void RunCheckpoint(server::CheckpointTask task);
+  void Restore(const server::RestoreTask& task);
+  void RunCheckpoint(const server::CheckpointTask& task);
+  // server_node.cc
+  absl::StatusOr<v1::PushFactorsResponse> StagePush(
+      const client::PushCall& push, const server::PushTicket& ticket);
   void AddGradients(const client::PreconditionCall& step,
                     const server::StepTicket& ticket);
+  void AddGradient(uint64_t request, const Tensor& tensor, uint64_t checksum);
   void ArmTimer();
   absl::Duration TaskTime(int times);
 
   void Exchange();
   void Register();
   void Heartbeat();
+  void HeartbeatAnswered(
+      const absl::StatusOr<v1::ServerHeartbeatResponse>& response);
   void Heard(const absl::Status& status, bool registering);
   void ExchangeAfter(absl::Duration delay);
 

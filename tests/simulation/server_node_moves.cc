@@ -41,11 +41,10 @@ void ServerNode::RunTransfer(server::TransferTask task) {
       done);
 }
 
-void ServerNode::Transfer(const CallPtr& call,
-                          const v1::TransferLayerHeader& header,
-                          const server::LayerImage& image,
-                          const ContributionCheck::Lineage& lineage,
-                          std::function<void(const absl::Status&)> done) {
+void ServerNode::Transfer(
+    const CallPtr& call, const v1::TransferLayerHeader& header,
+    const server::LayerImage& image, const ContributionCheck::Lineage& lineage,
+    const std::function<void(const absl::Status&)>& done) {
   absl::StatusOr<server::TransferTicket> ticket;
   Input([&](server::Effects* effects) {
     ticket = core_.BeginTransfer(header, effects);
@@ -87,8 +86,8 @@ void ServerNode::Transfer(const CallPtr& call,
 
 void ServerNode::WriteCheckpoint(
     const CallPtr& call, const v1::WriteCheckpointRequest& request,
-    std::function<void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>
-        done) {
+    const std::function<
+        void(const absl::StatusOr<v1::WriteCheckpointResponse>&)>& done) {
   absl::StatusOr<v1::WriteCheckpointResponse> response;
   Input([&](server::Effects* effects) {
     response = core_.WriteCheckpoint(request, env_->now(), effects);
@@ -98,7 +97,7 @@ void ServerNode::WriteCheckpoint(
 
 void ServerNode::CommitCheckpoint(
     const CallPtr& call, const v1::CommitCheckpointRequest& request,
-    std::function<void(const absl::Status&)> done) {
+    const std::function<void(const absl::Status&)>& done) {
   absl::Status status;
   Input(
       [&](server::Effects*) { status = core_.BeginCommit(request).status(); });
@@ -108,39 +107,42 @@ void ServerNode::CommitCheckpoint(
 void ServerNode::RunRestore(server::RestoreTask task) {
   const absl::Duration takes =
       env_->random.Between(absl::Milliseconds(1), kSlowestDisk);
-  env_->queue.After(takes, process(), [this, task = std::move(task)] {
-    absl::StatusOr<std::optional<server::Restored>> result = std::nullopt;
-    const int layer = task.key.layer;
-    const SimulatedCheckpoints::File* file = checkpoints_->Newest(layer);
-    if (file != nullptr) {
-      server::Restored restored;
-      auto contents = server::UnpackLayer(
-          file->image, task.config->layers(layer), task.config->options());
-      env_->checks.Require(contents.ok(), [&] {
-        return absl::StrCat("checkpoint of layer ", layer, ": ",
-                            contents.status().ToString());
-      });
-      if (!contents.ok()) return;
-      restored.contents = *std::move(contents);
-      restored.source = v1::RECOVERY_SOURCE_BACKGROUND_CHECKPOINT;
-      result = std::optional<server::Restored>(std::move(restored));
-    }
-    Input([&](server::Effects* effects) {
-      const int64_t before = core_.Status().counters().layers_restored();
-      core_.FinishRestore(task.key, std::move(result), env_->now(), effects);
-      if (core_.Status().counters().layers_restored() == before) return;
-      env_->checks.contributions.OnStateCame(*this, layer, file->lineage,
-                                             /*from_server=*/false);
-      env_->Say(process()->name(), [&] {
-        return absl::StrCat("restores layer ", layer, " of epoch ",
-                            file->image.meta.epoch(), ", closed through ",
-                            file->image.meta.closed_through());
-      });
+  env_->queue.After(takes, process(),
+                    [this, task = std::move(task)] { Restore(task); });
+}
+
+void ServerNode::Restore(const server::RestoreTask& task) {
+  absl::StatusOr<std::optional<server::Restored>> result = std::nullopt;
+  const int layer = task.key.layer;
+  const SimulatedCheckpoints::File* file = checkpoints_->Newest(layer);
+  if (file != nullptr) {
+    server::Restored restored;
+    auto contents = server::UnpackLayer(file->image, task.config->layers(layer),
+                                        task.config->options());
+    env_->checks.Require(contents.ok(), [&] {
+      return absl::StrCat("checkpoint of layer ", layer, ": ",
+                          contents.status().ToString());
+    });
+    if (!contents.ok()) return;
+    restored.contents = *std::move(contents);
+    restored.source = v1::RECOVERY_SOURCE_BACKGROUND_CHECKPOINT;
+    result = std::optional<server::Restored>(std::move(restored));
+  }
+  Input([&](server::Effects* effects) {
+    const int64_t before = core_.Status().counters().layers_restored();
+    core_.FinishRestore(task.key, std::move(result), env_->now(), effects);
+    if (core_.Status().counters().layers_restored() == before) return;
+    env_->checks.contributions.OnStateCame(*this, layer, file->lineage,
+                                           /*from_server=*/false);
+    env_->Say(process()->name(), [&] {
+      return absl::StrCat("restores layer ", layer, " of epoch ",
+                          file->image.meta.epoch(), ", closed through ",
+                          file->image.meta.closed_through());
     });
   });
 }
 
-void ServerNode::RunCheckpoint(server::CheckpointTask task) {
+void ServerNode::RunCheckpoint(const server::CheckpointTask& task) {
   SimulatedCheckpoints::File file;
   file.image = server::PackLayer(task.contents);
   file.lineage = env_->checks.contributions.OnStateLeaves(*this, task.key.layer,

@@ -175,10 +175,19 @@ RunResult RunOne(uint64_t seed, const Flags& flags) {
       std::printf("%s\n", line.c_str());
     };
   }
-  const RunResult result = RunSeed(seed, options);
+  RunResult result = RunSeed(seed, options);
   if (result.failure.empty() || flags.trace || flags.all) return result;
   options.keep_lines = static_cast<size_t>(flags.lines);
   return RunSeed(seed, options);
+}
+
+// Takes seeds until none is left, or enough of them failed.
+void RunSeeds(const Flags& flags, std::atomic<uint64_t>* next, Report* report) {
+  while (!report->Enough()) {
+    const uint64_t seed = next->fetch_add(1);
+    if (seed > flags.last) return;
+    report->Add(RunOne(seed, flags));
+  }
 }
 
 int Run(const Flags& flags) {
@@ -186,13 +195,7 @@ int Run(const Flags& flags) {
   std::atomic<uint64_t> next{flags.first};
   std::vector<std::thread> workers;
   for (int i = 0; i < flags.jobs; ++i) {
-    workers.emplace_back([&] {
-      while (!report.Enough()) {
-        const uint64_t seed = next.fetch_add(1);
-        if (seed > flags.last) return;
-        report.Add(RunOne(seed, flags));
-      }
-    });
+    workers.emplace_back([&] { RunSeeds(flags, &next, &report); });
   }
   for (std::thread& worker : workers) worker.join();
   return report.Finish();

@@ -125,10 +125,10 @@ TEST_F(NetworkTest, LostMachineIsSilentAndADeadProcessIsNot) {
 TEST(LayerOracle, AveragesByHand) {
   LayerOracle oracle;
   const std::vector<float> one = {2}, three = {6}, two = {8};
-  oracle.Merge(v1::FACTOR_INIT_WARM, 0.75, {{&one, 1}, {&three, 3}}, 1,
-               {{&one, 1}}, 2);
+  oracle.Merge(v1::FACTOR_INIT_WARM, 0.75, {{{&one, 1}, {&three, 3}}, 1},
+               {{{&one, 1}}, 2});
   EXPECT_THAT(oracle.Difference({2}, {4}), IsEmpty());
-  oracle.Merge(v1::FACTOR_INIT_WARM, 0.75, {{&two, 2}}, 1, {{&one, 1}}, 2);
+  oracle.Merge(v1::FACTOR_INIT_WARM, 0.75, {{{&two, 2}}, 1}, {{{&one, 1}}, 2});
   EXPECT_THAT(oracle.Difference({3}, {4}), IsEmpty());
   EXPECT_THAT(oracle.Difference({3.001f}, {4}), HasSubstr("A[0]"));
   EXPECT_THAT(oracle.Difference({3}, {4, 4}), HasSubstr("2 entries"));

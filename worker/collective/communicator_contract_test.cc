@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -106,6 +107,13 @@ TEST_P(CommunicatorContractTest, KnowsItsRankAndSize) {
   for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(seen[rank], rank);
 }
 
+template <typename Check>
+absl::Status AtEachSize(std::initializer_list<size_t> sizes,
+                        const Check& check) {
+  for (const size_t n : sizes) KRONSERVE_RETURN_IF_ERROR(check(n));
+  return absl::OkStatus();
+}
+
 // Each rank in turn sends `n` numbers of its own.
 absl::Status BroadcastFromAll(Communicator& group, size_t n) {
   for (int root = 0; root < group.size(); ++root) {
@@ -117,13 +125,12 @@ absl::Status BroadcastFromAll(Communicator& group, size_t n) {
   return absl::OkStatus();
 }
 
+// Sizes from nothing over one to several network packets.
 TEST_P(CommunicatorContractTest, BroadcastsFromEveryRoot) {
-  EXPECT_THAT(RunRanks([&](Communicator& group) {
-                // Sizes from nothing over one to several network packets.
-                for (const size_t n : {0, 1, 3, 100'000}) {
-                  KRONSERVE_RETURN_IF_ERROR(BroadcastFromAll(group, n));
-                }
-                return absl::OkStatus();
+  EXPECT_THAT(RunRanks([](Communicator& group) {
+                return AtEachSize({0, 1, 3, 100'000}, [&](size_t n) {
+                  return BroadcastFromAll(group, n);
+                });
               }),
               Each(IsOk()));
 }
@@ -132,8 +139,8 @@ TEST_P(CommunicatorContractTest, GathersInRankOrderOnTheRootOnly) {
   EXPECT_THAT(RunRanks([&](Communicator& group) {
                 const int root = group.size() - 1;
                 const int32_t mine[] = {group.rank(), -group.rank()};
-                std::vector<int32_t> all(
-                    group.rank() == root ? size_t{2} * group.size() : 0);
+                std::vector<int32_t> all;
+                if (group.rank() == root) all.resize(size_t(group.size()) * 2);
                 absl::Status status =
                     group.Gather(mine, sizeof(mine),
                                  all.empty() ? nullptr : all.data(), root);
@@ -146,20 +153,24 @@ TEST_P(CommunicatorContractTest, GathersInRankOrderOnTheRootOnly) {
               Each(IsOk()));
 }
 
+absl::Status GatherEverywhere(Communicator& group, size_t n) {
+  const std::vector<int32_t> mine(n, 7 + group.rank());
+  std::vector<int32_t> all(n * group.size(), -1);
+  KRONSERVE_RETURN_IF_ERROR(
+      group.AllGather(mine.data(), n * sizeof(int32_t), all.data()));
+  std::vector<int32_t> expected;
+  for (int r = 0; r < group.size(); ++r) {
+    expected.insert(expected.end(), n, 7 + r);
+  }
+  EXPECT_EQ(all, expected);
+  return absl::OkStatus();
+}
+
 TEST_P(CommunicatorContractTest, GathersEverywhereInRankOrder) {
-  EXPECT_THAT(RunRanks([&](Communicator& group) {
-                for (const size_t n : {1, 50'000}) {
-                  std::vector<int32_t> mine(n, 7 + group.rank());
-                  std::vector<int32_t> all(n * group.size(), -1);
-                  KRONSERVE_RETURN_IF_ERROR(group.AllGather(
-                      mine.data(), n * sizeof(int32_t), all.data()));
-                  std::vector<int32_t> expected;
-                  for (int r = 0; r < group.size(); ++r) {
-                    expected.insert(expected.end(), n, 7 + r);
-                  }
-                  EXPECT_EQ(all, expected);
-                }
-                return absl::OkStatus();
+  EXPECT_THAT(RunRanks([](Communicator& group) {
+                return AtEachSize({1, 50'000}, [&](size_t n) {
+                  return GatherEverywhere(group, n);
+                });
               }),
               Each(IsOk()));
 }
@@ -182,29 +193,32 @@ TEST_P(CommunicatorContractTest, MinimumIsElementWise) {
 // `n` numbers whose sums are rounded.
 std::vector<float> Fractions(size_t n, int rank) {
   std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = 1.0f / float(i + 3 * rank + 1);
+  for (size_t i = 0; i < n; ++i)
+    values[i] = 1 / float(i + 1 + 3 * size_t(rank));
   return values;
+}
+
+absl::Status SumFractions(Communicator& group, size_t n) {
+  std::vector<float> values = Fractions(n, group.rank());
+  std::vector<float> expected = Fractions(n, 0);
+  for (int r = 1; r < group.size(); ++r) {
+    const std::vector<float> more = Fractions(n, r);
+    std::transform(expected.begin(), expected.end(), more.begin(),
+                   expected.begin(), std::plus<float>());
+  }
+  KRONSERVE_RETURN_IF_ERROR(group.AllReduceSum(values.data(), n));
+  if (values == expected) return absl::OkStatus();  // The same bits.
+  return absl::InternalError(absl::StrCat("wrong sum of ", n));
 }
 
 // Around the sizes where the work is split over the ranks.
 TEST_P(CommunicatorContractTest, SumsEveryLengthInRankOrder) {
-  EXPECT_THAT(
-      RunRanks([&](Communicator& group) {
-        for (const size_t n : {0, 1, 2, 5, 1024, 1025, 100'003}) {
-          std::vector<float> values = Fractions(n, group.rank());
-          std::vector<float> expected = Fractions(n, 0);
-          for (int r = 1; r < group.size(); ++r) {
-            const std::vector<float> more = Fractions(n, r);
-            std::transform(expected.begin(), expected.end(), more.begin(),
-                           expected.begin(), std::plus<float>());
-          }
-          KRONSERVE_RETURN_IF_ERROR(group.AllReduceSum(values.data(), n));
-          if (values == expected) continue;  // The same bits.
-          return absl::InternalError(absl::StrCat("wrong sum of ", n));
-        }
-        return absl::OkStatus();
-      }),
-      Each(IsOk()));
+  EXPECT_THAT(RunRanks([](Communicator& group) {
+                return AtEachSize(
+                    {0, 1, 2, 5, 1024, 1025, 100'003},
+                    [&](size_t n) { return SumFractions(group, n); });
+              }),
+              Each(IsOk()));
 }
 
 TEST_P(CommunicatorContractTest, ManyOperationsKeepTheirOrder) {
