@@ -93,7 +93,12 @@ std::optional<CloseAs> LayerRounds::Decide(const Round& round,
 
 void LayerRounds::Pass(int64_t step) {
   if (!rules_.partial) CloseBefore(step);
-  if (open_.empty()) closed_through_ = std::max(closed_through_, step - 1);
+  passed_ = std::max(passed_, step);
+  ClosePassed();
+}
+
+void LayerRounds::ClosePassed() {
+  if (open_.empty()) closed_through_ = std::max(closed_through_, passed_ - 1);
 }
 
 std::vector<ClosedRound> LayerRounds::Close(const StepLedger& ledger,
@@ -113,6 +118,7 @@ std::vector<ClosedRound> LayerRounds::Close(const StepLedger& ledger,
   if (open_.empty() || open_.begin()->first >= close_before_) {
     closed_through_ = std::max(closed_through_, close_before_ - 1);
   }
+  ClosePassed();
   TrimRecent();
   return closed;
 }
@@ -159,6 +165,7 @@ std::vector<ClosedRound> LayerRounds::Restart(std::vector<int> contributors,
   contributors_ = std::move(contributors);
   closed_through_ = closed_through;
   close_before_ = 0;
+  passed_ = 0;
   return dropped;
 }
 

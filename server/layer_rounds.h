@@ -71,10 +71,11 @@ class LayerRounds {
   // A rank has ended `step`. Ranks begin a step only after the vote on the one
   // before, so no push of an earlier step is to be expected any more: without
   // an open round the steps before are closed. Or a layer that was placed here
-  // between two rounds would wait for a round that went to its lost owner. An
-  // open round that waits for all closes too: with a rank that took this server
-  // for lost it would never be complete, and each step up to the next round
-  // would wait for it in vain.
+  // between two rounds would wait for a round that went to its lost owner;
+  // while one is open they are closed with it, at the latest at its deadline.
+  // An open round that waits for all closes too: with a rank that took this
+  // server for lost it would never be complete, and each step up to the next
+  // round would wait for it in vain.
   void Pass(int64_t step);
 
   // Nothing of the steps before `step` is to be expected any more: their rounds
@@ -100,12 +101,14 @@ class LayerRounds {
  private:
   std::optional<CloseAs> Decide(const Round& round, const StepLedger& ledger,
                                 absl::Time now) const;
+  void ClosePassed();
   void TrimRecent();
 
   RoundRules rules_;
   std::vector<int> contributors_;  // Ascending.
   int64_t closed_through_;
   int64_t close_before_ = 0;
+  int64_t passed_ = 0;  // Newest step that a rank has ended.
   std::map<int64_t, Round> open_;
   std::map<int64_t, Round> recent_;  // Closed; identities only.
 };

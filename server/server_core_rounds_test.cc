@@ -262,6 +262,19 @@ TEST_F(RoundsTest, NoRoundToWaitForIsNoFactorsAtOnce) {
   EXPECT_EQ(layer().rounds().closed_through(), 6);
 }
 
+// One rank's probe opens a round and comes to nothing; meanwhile the others
+// have ended later steps here. What was passed then is closed with the round,
+// or a later step would wait for one that nobody will open any more.
+TEST_F(RoundsTest, WhatWasPassedIsClosedWithTheRoundBeforeIt) {
+  Start(3, AsyncOptions(2));
+  Push(1, 4, 1);
+  ASSERT_THAT(driver_.Commit(0, 9), IsOk());
+  EXPECT_EQ(layer().rounds().closed_through(), -1);
+  driver_.Advance(absl::Seconds(1));  // One of three is too little a part.
+  EXPECT_EQ(layer().rounds().num_open(), 0);
+  EXPECT_EQ(layer().rounds().closed_through(), 8);
+}
+
 TEST_F(RoundsTest, SynchronousRoundThatARankHasPassedCloses) {
   Start(2, SyncOptions());
   Push(0, 0, 1);  // Rank 1's push was lost.
