@@ -12,6 +12,9 @@ import service as services
 
 STEPS = 1500
 RANKS = 3
+# From a loss or a return until the new world trains: a lease runs out, another
+# one to wait for those who may still come, and the ranks connect.
+RECOVERY_SECONDS = 6
 
 
 class Elastic(unittest.TestCase):
@@ -27,14 +30,21 @@ class Elastic(unittest.TestCase):
                         **{"elastic": True, "min-ranks": 2,
                            "max-steps": STEPS, **options})
 
-    @staticmethod
-    def world(job, ranks):
-        """Waits for the newest world to have so many ranks and to train."""
+    def world(self, job, ranks):
+        """Waits for the newest world to have so many ranks and to train.
+
+        That a rank was lost, or is back, was caused just before.
+        """
+        begin = time.monotonic()
+
         def look():
             worlds = [seen.event for seen in job.seen if seen.kind == "world"]
             return worlds and worlds[-1]["ranks"] == ranks and worlds[-1]
         world = job.wait_for(f"a world of {ranks} ranks", look, 20)
         job.run_on(5)
+        took = time.monotonic() - begin
+        print(f"{self.id()}: {ranks} ranks train after {took:.1f} s")
+        self.assertLess(took, RECOVERY_SECONDS)
         return world
 
     def assert_same_end(self, job, ranks):
@@ -45,7 +55,6 @@ class Elastic(unittest.TestCase):
             self.assertEqual(len(values), 1, f"step {step}")
 
     def test_a_killed_rank_comes_back_and_another_stays_away(self):
-        begin = time.monotonic()
         job = self.start()
         job.run_to(30)
         faults.kill(job.workers[1])
@@ -67,7 +76,6 @@ class Elastic(unittest.TestCase):
         self.assertEqual(done["steps"], STEPS)
         self.assertGreater(done["final_accuracy"], 0.9)
         self.assert_same_end(job, (0, 1))
-        self.assertLess(time.monotonic() - begin, 40)
 
     def test_a_rank_joins_a_world_that_went_on_without_it(self):
         job = self.start(**{"max-steps": 0})
